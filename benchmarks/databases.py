@@ -111,7 +111,7 @@ def sqlite(settings: Settings) -> Iterator[SQLite]:
 def postgres(settings: Settings, **changes: object) -> Iterator[Postgres]:
     """Provide a server in the run's folder, with default settings except *changes*, and remove it at the end."""
     # The tests' servers, which end with the process that started them.
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
     import postgres_binaries
     from clusters import Cluster
 

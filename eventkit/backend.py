@@ -42,9 +42,6 @@ class Connection(Protocol):
     def transaction(self) -> AbstractContextManager[Any]:
         """Return the context manager of `EventKit.transaction`."""
 
-    def rouse(self) -> None:
-        """Make every `sleep` in progress check its probe again."""
-
     def end_sleep(self) -> None:
         """Make every `sleep` return False, now and from now on."""
 
@@ -57,20 +54,12 @@ class AsyncConnection(Protocol):
 
     @property
     def max_payload(self) -> int: ...
-
     @property
     def closing(self) -> bool: ...
-
     async def execute(self, operation: Operation[T], tx: Any = None) -> T: ...
-
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool: ...
-
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
-
-    def rouse(self) -> None: ...
-
     def end_sleep(self) -> None: ...
-
     async def close(self) -> None: ...
 
 

@@ -1,28 +1,7 @@
-"""The errors of the library, as a tree.
+"""The errors of the library: `EventkitError` and its subclasses.
 
 Expected outcomes are return values (a lost lease is ``False``); exceptions are for the unexpected, and every
 message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeError``.
-
-::
-
-    EventkitError
-    ├── UnknownBackend (LookupError)   no installed package serves this URL
-    ├── NotMigrated                    the schema is missing, older or newer than this code
-    ├── ForeignTransaction             tx belongs to another database or another SQLite library
-    ├── Closed                         the kit was closed, or inherited through fork()
-    ├── QueueFull                      the queue's max_size is reached
-    ├── LockHeld                       another holder has the lock
-    ├── TaskFailed                     the task whose result was waited for is dead
-    ├── TimedOut (TimeoutError)        the result, or the next item of an iterator, did not come in time
-    ├── LeaseLost                      another process may have the task, or the consumer's name, by now
-    ├── TaskCancelled                  the task that is running was cancelled
-    ├── Truncated                      events the reader had not seen were pruned
-    ├── CopyDiffers                    a copy differs from its source
-    ├── DatabaseReplaced               the database is no longer the one that was opened or read
-    ├── DatabaseError                  the database refuses a statement, as by a constraint
-    └── Unavailable                    the database is unavailable; try again
-        ├── Busy                       a lock was not obtained in time
-        └── Disconnected               the connection broke
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Claimed tasks: from which queue the next one is claimed, how its lease is kept, and how it ends.
+"""Claimed tasks: how the lease of one is kept, and how it ends.
 
 `Retry`, `Snooze` and `Permanent` choose the end of a task; any other `Exception` means another attempt, and a
 `BaseException` (a shutdown, a cancellation) releases the task without counting the attempt.
@@ -9,19 +9,17 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any
 from weakref import WeakSet, ref
 
 from . import checks
 from .backend import AsyncConnection, Connection
-from .checks import Duration
-from .codec import Codec
 from .errors import PASSING, EventkitError, Unavailable
 from .operations import Operation, finish
-from .operations.claim import Ack, Claim, fresh_token
+from .operations.claim import Ack
 from .plans import Plan, run, run_async
 from .retry import Policy, delay_after, encode
 from .telemetry import tracing
@@ -31,61 +29,6 @@ logger = logging.getLogger("eventkit")
 
 APPS: WeakSet[Any] = WeakSet()
 """The applications of this process, which know the queues of their declared tasks."""
-
-
-class QueueOrder:
-    """Queues that are claimed from by their weights, or one after the other if *strict*.
-
-    A queue with twice the weight has twice as many tasks handed out, while both have any.  Each has a clock of its own,
-    which runs slower the more weight it has; the one that is furthest behind is next.  A queue that was empty when it
-    was next gets no more later.
-    """
-
-    def __init__(self, weights: Mapping[str, float], claim: Callable[[str], Claim], strict: bool = False) -> None:
-        self._weights = weights
-        self._claim = claim
-        self._strict = strict
-        self._clocks = dict.fromkeys(weights, 0.0)
-
-    @classmethod
-    def of(
-        cls,
-        weights: Mapping[str, float],
-        worker: str | None,
-        batch: int,
-        lease: Duration | None,
-        codec: Codec,
-        strict: bool = False,
-    ) -> Self:
-        """Return plain claims, of up to *batch* tasks each."""
-        worker = checks.default_worker() if worker is None else checks.name("worker", worker)
-        checks.count("batch", batch, least=1)
-        length = None if lease is None else checks.milliseconds("lease", lease)
-        for queue in weights:
-            if any(app.declares(queue) for app in APPS):
-                logger.warning(
-                    "work() takes from queue %r, for which an App declares tasks: run eventkit worker for those, and "
-                    "put plain payloads into another queue",
-                    queue,
-                )
-
-        def claim(queue: str) -> Claim:
-            return Claim(queue, worker, batch, length, fresh_token(), codec)
-
-        return cls(weights, claim, strict)
-
-    def __iter__(self) -> Iterator[Claim]:
-        """Yield the claims to make, until one returns tasks."""
-        names = self._weights if self._strict else sorted(self._weights, key=self._clocks.__getitem__)
-        return map(self._claim, names)
-
-    def record(self, claim: Claim, found: int) -> None:
-        """Record that *claim* has returned so many tasks."""
-        queue = claim.queue
-        if found:
-            self._clocks[queue] += found / self._weights[queue]
-        else:
-            self._clocks[queue] = max(self._clocks.values())
 
 
 class Retry(Exception):

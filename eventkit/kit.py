@@ -11,7 +11,6 @@ from .channel import Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
-from .handling import QueueOrder
 from .locks import AsyncLock, Limit, Lock
 from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
@@ -22,7 +21,7 @@ from .operations.tables import upkeep
 from .outbox import PREFIX, AsyncDeliveries, Deliveries, Inbox, Outbox
 from .plans import Call, Plan, repeat
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit, documented
-from .queue import Queue, Tasks
+from .queue import Queue, Tasks, plain_claims
 from .results import Results
 from .schedules import Schedules, tick
 from .stream import Stream
@@ -120,7 +119,7 @@ class _Handles:
         lease: Duration | None = None,
     ) -> Any:
         weights = _weights(queues)
-        order = QueueOrder.of(weights, worker, batch, lease, self._codec(None), strict)
+        order = plain_claims(weights, worker, batch, lease, self._codec(None), strict)
         return self._loops.iterate(Tasks(order, TasksAheadInQueues(tuple(weights))))
 
     def outbox(

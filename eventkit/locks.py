@@ -8,6 +8,7 @@ from . import checks, protocols
 from .checks import Duration
 from .errors import PASSING, LockHeld
 from .handling import logger
+from .operations import Operation
 from .operations.claim import fresh_token
 from .operations.coordination import AcquireLock, CountCall, LockAhead, ReadHolder, ReleaseLock, RenewLock, TakeToken
 from .plans import Plan, attempt
@@ -70,7 +71,7 @@ class _Lock:
         return self._loops.run(self._acquire(checks.milliseconds("wait", wait) / 1000))
 
     def renew(self) -> Any:
-        return self._loops.run(self._renew())
+        return self._loops.run(self._held(lambda hold: RenewLock(self.name, hold.token, self._ttl), keep=True))
 
     def release(self) -> Any:
         return self._loops.run(self._release())
@@ -83,28 +84,20 @@ class _Lock:
                 self._hold = Hold(request.token, fence)
         return fence is not None
 
-    def _renew(self) -> Plan[bool]:
-        hold = self._hold
-        if hold is None:
-            return False
-        renewed: bool = yield RenewLock(self.name, hold.token, self._ttl)
-        if not renewed:
-            self._forget(hold)
-        return renewed
-
     def _release(self) -> Plan[bool]:
+        return self._held(lambda hold: ReleaseLock(self.name, hold.token), keep=False)
+
+    def _held(self, make: Callable[[Hold], Operation[bool]], keep: bool) -> Plan[bool]:
+        """Execute an operation on the lock, if it is held, and return whether it still was; then *keep* it or not."""
         hold = self._hold
         if hold is None:
             return False
-        released: bool = yield ReleaseLock(self.name, hold.token)
-        self._forget(hold)
-        return released
-
-    def _forget(self, hold: Hold) -> None:
-        """Record the lock as not held, unless another thread has acquired it by this handle since."""
+        found: bool = yield make(hold)
         with self._mutex:
-            if self._hold is hold:
+            # Unless another thread has acquired it by this handle since.
+            if self._hold is hold and not (keep and found):
                 self._hold = None
+        return found
 
     def _enter(self) -> Plan[None]:
         if not (yield from self._acquire(0)):

@@ -13,9 +13,8 @@ from . import checks, protocols
 from .checks import KEEP, Duration, Headers
 from .codec import Codec, encode_headers
 from .errors import PASSING, Closed
-from .handling import QueueOrder
 from .loops import END
-from .operations.claim import Claim, fresh_token
+from .operations.claim import Claim, QueueOrder, TasksAhead, fresh_token
 from .operations.coordination import (
     AckInOrder,
     AddMessage,
@@ -26,7 +25,6 @@ from .operations.coordination import (
     ReadInboxSettings,
     ReadOutbox,
     See,
-    TasksOrStop,
 )
 from .plans import Call, Plan
 from .queue import Tasks
@@ -203,7 +201,9 @@ class Outbox:
         self._deliver = deliver
         self._ordered = ordered
         self._tally = deliveries.tallies[self.name]
-        self._stopped = threading.Event()
+        self._stopped = False
+        self._feeds: set[Tasks] = set()
+        """The tasks of every `run` in progress."""
         if deliver is not None and not callable(deliver):
             raise TypeError(f"deliver is a callable that takes a message, not {type(deliver).__name__}")
         if inspect.iscoroutinefunction(deliver) and not deliveries.awaits:
@@ -228,7 +228,7 @@ class Outbox:
         queue, kind = self.queue.name, ClaimInOrder if self._ordered else Claim
 
         def claim(queue: str) -> Claim:
-            if self._stopped.is_set():
+            if self._stopped:
                 raise Closed(f"outbox {self.name!r} was stopped")
             return kind(queue, worker, batch, None, fresh_token(), self._codec)
 
@@ -242,20 +242,20 @@ class Outbox:
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.
-        tasks, ended = (
-            deliveries.loops.iterate(Tasks(order, TasksOrStop(queue, self._stopped))),
-            deliveries.event(),
-        )
+        feed = Tasks(order, TasksAhead(queue))
+        tasks, ended = deliveries.loops.iterate(feed), deliveries.event()
+        self._feeds.add(feed)
         deliveries.running[tasks] = deliveries.caller(), ended
         try:
             while (task := (yield Call(tasks.take))) is not END:
                 yield from self._handle(task)
-                if connection.closing or self._stopped.is_set():
+                if connection.closing or self._stopped:
                     return
         finally:
             try:
                 yield Call(deliveries.leave, tasks)
             finally:
+                self._feeds.remove(feed)
                 del deliveries.running[tasks]
                 ended.set()
 
@@ -288,9 +288,10 @@ class Outbox:
             raise asyncio.CancelledError
 
     def stop(self) -> None:
-        self._stopped.set()
-        # In a thread, because the code that a signal interrupted may hold the locks that this needs.
-        threading.Thread(target=self._deliveries.loops.connection.rouse, name="eventkit-stop", daemon=True).start()
+        self._stopped = True
+        # A later run is ended by its first claim.
+        for feed in list(self._feeds):
+            feed.stop.set()
 
     def stats(self) -> Any:
         return self._execute(ReadOutbox(self.queue.name, self._tally.numbers()))

@@ -101,6 +101,20 @@ async def run_async(plan: Generator[Any, Any, T], perform: Callable[[Any], Await
         return result
 
 
+Steps = Generator[Any, Any, T]
+"""Steps of both flavours, which yield what a driver returns, and are sent the value."""
+
+
+def drive(steps: Steps[T]) -> T:
+    """Take *steps*, which yield values."""
+    return run(steps, lambda value: value)
+
+
+async def drive_async(steps: Steps[T]) -> T:
+    """Take *steps*, which yield awaitables."""
+    return await run_async(steps, lambda awaitable: awaitable)
+
+
 _PATIENCE = 10.0
 """Seconds that work has to end after its caller was cancelled."""
 

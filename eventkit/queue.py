@@ -12,13 +12,13 @@ from . import checks, protocols, retry
 from .checks import NO_RESULT, Duration, Headers
 from .codec import Codec, Encoded, traced_headers
 from .errors import PASSING, QueueFull
-from .handling import Lease, QueueOrder, logger
+from .handling import APPS, Lease, logger
 from .loops import Feed
 from .operations import Operation, Probe, finish
 from .operations import queue as operations
 from .operations.bulk import AckThen, CollectedTask
-from .operations.claim import Ack, AckMany, Claim, FinishMany, Receive, Sweep, TasksAhead, fresh_token
-from .operations.coordination import AckManyWithResults, AckWithResult, TaskResult
+from .operations.claim import Ack, AckMany, Claim, QueueOrder, Receive, Sweep, TasksAhead, fresh_token
+from .operations.coordination import AckWithResult, FinishMany, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
@@ -61,6 +61,28 @@ def following_row(codec: Codec, task: Any) -> CollectedTask:
 def checked_priority(value: Any) -> int:
     """Return a priority that any database can store."""
     return checks.count("priority", value, least=-(2**31), most=2**31 - 1)
+
+
+def plain_claims(
+    weights: Mapping[str, float],
+    worker: str | None,
+    batch: int,
+    lease: Duration | None,
+    codec: Codec,
+    strict: bool = False,
+) -> QueueOrder:
+    """Return plain claims, of up to *batch* tasks each."""
+    worker = checks.default_worker() if worker is None else checks.name("worker", worker)
+    checks.count("batch", batch, least=1)
+    length = None if lease is None else checks.milliseconds("lease", lease)
+    for queue in weights:
+        if any(app.declares(queue) for app in APPS):
+            logger.warning(
+                "work() takes from queue %r, for which an App declares tasks: run eventkit worker for those, and "
+                "put plain payloads into another queue",
+                queue,
+            )
+    return QueueOrder(weights, lambda queue: Claim(queue, worker, batch, length, fresh_token(), codec), strict)
 
 
 @protocols.documented(protocols.TaskQueue)
@@ -154,10 +176,9 @@ class Queue:
         batch = sorted(tasks, key=attrgetter("id"))
         careful = tx is not None or any(task.key is not None for task in batch)
         held = [(task.id, task.token) for task in batch]
-        if results:
-            return self._execute(AckManyWithResults(held, _result_rows(self._any, batch, results), careful), tx)
-        operation = FinishMany if careful else AckMany
-        return self._execute(operation(held), tx)
+        if careful or results:
+            return self._execute(FinishMany(held, _result_rows(self._any, batch, results or {}), careful), tx)
+        return self._execute(AckMany(held), tx)
 
     def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
         pause = None if delay is None else checks.milliseconds("delay", delay)
@@ -183,7 +204,7 @@ class Queue:
         return self._execute(operations.Cancel(self.name, checks.count("id", id), running), tx)
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
-        order = QueueOrder.of({self.name: 1}, worker, batch, lease, self._codec)
+        order = plain_claims({self.name: 1}, worker, batch, lease, self._codec)
         return self._loops.iterate(Tasks(order, TasksAhead(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:

@@ -3,7 +3,6 @@
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from operator import attrgetter
@@ -17,8 +16,12 @@ from .operations import Operation, Procedure, Step
 from .operations.tables import ALL_TABLES, Table
 
 _HEADING = re.compile(r"^-- (name|step|part): (\w+)$", re.MULTILINE)
-_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*--(?! (?:name|step|part): \w+$).*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*(?:\.\d+)?)")
+
+
+COMMON = operations.__name__
+"""The package whose ``.sql`` file has the statements with the same text in each of eventkit's own backends."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -46,26 +49,24 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
     }
 
 
-def in_files(package: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each statement in the ``.sql`` files of *package*: the kind of its heading, the heading, and the text.
+def in_files(*packages: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each statement in the ``.sql`` files of *packages*: the kind of its heading, the heading, and the text.
 
     A statement belongs to the operation ``-- name: Operation``, or to the steps of plans that yield ``-- step: Step``.
-    Text under ``-- part: text`` stands for ``:text`` in the statements of the same file that follow.
+    Text under ``-- part: text`` stands for ``:text`` in all statements.
     """
-    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            parts: dict[str, str] = {}
-            _, *found = _HEADING.split(file.read_text("utf-8"))
-            for kind, heading, text in zip(found[::3], found[1::3], found[2::3], strict=True):
-                whole = _PARAMETER.sub(partial(_part, parts), _COMMENT.sub("", text)).strip()
-                if kind == "part":
-                    parts[heading] = whole
-                else:
-                    yield kind, heading, whole
+    found: list[str] = []
+    for package in packages:
+        for file in sorted(files(package).iterdir(), key=lambda file: file.name):
+            if file.name.endswith(".sql"):
+                found += _HEADING.split(_COMMENT.sub("", file.read_text("utf-8")))[1:]
+    headed = list(zip(found[::3], found[1::3], map(str.strip, found[2::3]), strict=True))
+    parts = {heading: text for kind, heading, text in headed if kind == "part"}
 
+    def whole(text: str) -> str:
+        return _PARAMETER.sub(lambda match: whole(parts[match[1]]) if match[1] in parts else match[0], text)
 
-def _part(parts: dict[str, str], match: re.Match[str]) -> str:
-    return parts.get(match[1], match[0])
+    yield from ((kind, heading, whole(text)) for kind, heading, text in headed if kind != "part")
 
 
 def load(
@@ -73,9 +74,12 @@ def load(
     placeholder: Callable[[int], str],
     constants: Mapping[str, str],
     of_table: Callable[[Table], Mapping[str, str]],
+    *,
+    common: bool = False,
 ) -> dict[str, Statement]:
     """Load the statements in the ``.sql`` files of *package*, by their headings.
 
+    With *common*, those of `COMMON` are added, which need the tables and the parts of eventkit's own backends.
     *placeholder* writes the n-th parameter, from 1; a parameter named in *constants* is replaced by the text there.
     *of_table* makes the statements of a table by their headings; a file may have another one under that heading.
     """
@@ -83,7 +87,7 @@ def load(
     steps = {heading for table in ALL_TABLES for heading in table.headings}
     texts = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in steps}
     texts |= {name: "" for name, operation in classes.items() if issubclass(operation, Procedure)}
-    for kind, heading, text in in_files(package):
+    for kind, heading, text in in_files(package, *([COMMON] if common else [])):
         if kind == "step":
             steps.add(heading)
         elif heading not in classes:

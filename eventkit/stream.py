@@ -347,7 +347,7 @@ class Events(Feed[Event[Any]]):
             return
         try:
             if self._name is None:
-                yield operations.SaveHandled(self._stream, self._consumer, offset, created)
+                yield operations.SaveOffset(self._stream, self._consumer, offset, created)
             elif lease is not None and not lease.answered(began, (yield self._keep(offset, created))):
                 return
             self._saved = max(self._saved, offset)

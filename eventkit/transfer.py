@@ -82,11 +82,9 @@ def _end_of_copy(source: Connection, target: Connection, table: Table) -> tuple[
         found = next(copied, None)
         if found is None:
             return end
-        if not same(row, found):
-            raise CopyDiffers(table.name, row, found, _OTHER_SOURCE)
+        _check(table, row, found, _OTHER_SOURCE)
         end = key(table, row)
-    beyond = next(copied, None)
-    if beyond is not None:
+    for beyond in copied:
         raise CopyDiffers(table.name, None, beyond, _OTHER_SOURCE)
     return end
 
@@ -95,8 +93,7 @@ def _verified(source: Connection, target: Connection, table: Table, report: Call
     """Compare all rows of both, and return their number."""
     count = 0
     for row, copied in zip_longest(_rows(source, table), _rows(target, table)):
-        if row is None or copied is None or not same(row, copied):
-            raise CopyDiffers(table.name, row, copied, _WRITTEN_MEANWHILE)
+        _check(table, row, copied, _WRITTEN_MEANWHILE)
         count += 1
         if count % _BATCH == 0:
             report(table, _BATCH)
@@ -120,9 +117,10 @@ def key(table: Table, row: tuple[Any, ...]) -> tuple[Any, ...]:
     return row[: len(table.before)]
 
 
-def same(row: tuple[Any, ...], copied: tuple[Any, ...]) -> bool:
-    """Return whether a row equals the one that it was copied from."""
-    return row == copied or all(map(_equal, row, copied))
+def _check(table: Table, row: tuple[Any, ...] | None, copied: tuple[Any, ...] | None, remedy: str) -> None:
+    """Check that a row was copied; either is None if it is missing."""
+    if row != copied and (row is None or copied is None or not all(map(_equal, row, copied))):
+        raise CopyDiffers(table.name, row, copied, remedy)
 
 
 def _equal(ours: Any, theirs: Any) -> bool:
@@ -224,8 +222,7 @@ def _written(target: Connection, name: str, rows: Iterable[Any]) -> int:
             target.execute(table.write(batch))
             there = target.execute(table.export(*after, len(batch)))
         for expected, found in zip_longest(batch, there):
-            if expected is None or found is None or not same(expected, found):
-                raise CopyDiffers(name, expected, found, _OTHER_FILE)
+            _check(table, expected, found, _OTHER_FILE)
         after = key(table, batch[-1])
         count += len(batch)
     if beyond := target.execute(table.export(*after, 1)):

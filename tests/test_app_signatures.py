@@ -106,14 +106,21 @@ def test_arguments_travel_by_name_and_arrive_as_they_were() -> None:
 
 
 @proves("A2")
-def test_defaults_do_not_travel() -> None:
-    def send(to: str, subject: str = "Hello", *, retries: int | None = None) -> None: ...
+def test_defaults_and_the_context_do_not_travel() -> None:
+    """What arrives from another program is checked too."""
+
+    def send(to: str, ctx: TaskContext, subject: str = "Hello", *, retries: int | None = None) -> None: ...
+    async def send_later(to: str, ctx: AsyncTaskContext) -> None: ...
 
     one = signature(send)
+    assert (one.context, one.required, signature(send_later).context) == ("ctx", ["to"], "ctx")
     assert one.encode(("ann",), {}) == {"to": "ann"}
     assert one.decode({"to": "ann"}) == {"to": "ann"}
     assert one.encode(("ann", "Hi"), {"retries": None}) == {"to": "ann", "subject": "Hi", "retries": None}
     assert one.decode({"to": "ann", "retries": 2}) == {"to": "ann", "retries": 2}
+    for args in (None, [], {}, {"to": 1}, {"to": "ann", "too": 1}, {"to": None}):
+        with pytest.raises(msgspec.ValidationError):
+            one.decode(args)
 
 
 @proves("A2")
@@ -144,15 +151,6 @@ def test_what_the_function_would_not_take_is_refused(args: Any, kwargs: Any, mes
 
     with pytest.raises(TypeError, match=message):
         signature(send).encode(args, kwargs)
-
-
-@proves("A2")
-@pytest.mark.parametrize("args", [None, [], {}, {"to": 1}, {"to": "ann", "too": 1}, {"to": None}])
-def test_tasks_of_other_programs_are_checked_too(args: Any) -> None:
-    def send(to: str) -> None: ...
-
-    with pytest.raises(msgspec.ValidationError):
-        signature(send).decode(args)
 
 
 @proves("A2")
@@ -201,17 +199,6 @@ def test_an_annotation_may_be_written_before_its_class() -> None:
     exec("@app.task\ndef send(to: 'Later') -> None: ...\nclass Later: ...", module)
     with pytest.raises(TypeError, match="Later"):
         module["send"].new("a")
-
-
-@proves("A2")
-def test_the_context_is_no_argument() -> None:
-    def send(ctx: TaskContext, to: str) -> None: ...
-    async def send_later(to: str, ctx: AsyncTaskContext) -> None: ...
-
-    assert signature(send).context == "ctx"
-    assert signature(send).encode(("ann",), {}) == {"to": "ann"}
-    assert signature(send).required == ["to"]
-    assert signature(send_later).context == "ctx"
 
 
 @proves("A2")

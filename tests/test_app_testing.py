@@ -233,8 +233,3 @@ def test_another_database_is_no_mistake_in_silence(tmp_path: Path, monkeypatch: 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "EVENTKIT_TEST_URL is the URL of a Postgres database" in ran.stdout
-
-
-def test_testing_needs_no_pytest() -> None:
-    program = "import sys, eventkit.testing; assert 'pytest' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True)

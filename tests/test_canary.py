@@ -5,8 +5,9 @@ import json
 from typing import Any
 
 import command_line
+import databases
 import pytest
-import working
+from databases import on_both
 
 import eventkit
 from eventkit import AsyncEventKit
@@ -14,7 +15,7 @@ from eventkit.canary import NAME, Canary
 from eventkit.conformance import proves
 from eventkit.conformance.exits import EXITS, cancel_at_each_await
 
-url = working.url
+url = databases.url
 
 
 def on(url: str, call: Any) -> Any:
@@ -53,6 +54,7 @@ def test_messages_come_through(url: str) -> None:
 
 @proves("E20", "K1")
 @EXITS
+@on_both
 def test_a_cancelled_canary_releases_its_lock(url: str, again: bool) -> None:
     """Another canary begins its round at once."""
 
@@ -77,6 +79,7 @@ def test_a_cancelled_canary_releases_its_lock(url: str, again: bool) -> None:
 
 
 @proves("E20")
+@on_both
 def test_two_canaries_take_turns(url: str) -> None:
     """Neither receives the other's messages."""
 

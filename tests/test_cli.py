@@ -1,20 +1,28 @@
 """The command as users run it: a process, its settings, its exit code."""
 
-import json
 import resource
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import command_line
 import pytest
-from command_line import EVENTKIT, environment, process
+from command_line import EVENTKIT, Commands, environment, process
 
 import eventkit
 from eventkit.conformance.clauses import proves
 
 folder = command_line.folder
+
+
+@pytest.fixture
+def cli(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """Return commands without a database of their own."""
+    monkeypatch.delenv("EVENTKIT_URL", raising=False)
+    return Commands(capsys, None)
+
 
 AT_MOST = 2.0
 """Seconds of CPU time for ``--help``, which takes about 0.2; the limit tolerates a busy machine."""
@@ -38,41 +46,38 @@ def test_help_comes_at_once_and_loads_nothing_that_it_does_not_need() -> None:
 
 
 @proves("L2")
-def test_the_option_beats_the_environment_and_that_the_file(folder: Path) -> None:
+def test_the_option_beats_the_environment_and_that_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Commands
+) -> None:
     for name in ("option", "environment", "own", "shared"):
         with eventkit.connect(f"sqlite:///{name}.db") as kit:
             kit.queue(name).enqueue(1)
 
-    def found(*arguments: str, **given: str) -> str:
-        ran = process("queue", "list", "--json", *arguments, env=environment(**given))
-        assert ran.returncode == 0, ran.stderr
-        return str(json.loads(ran.stdout)[0]["queue"])
+    def found(*arguments: str) -> Any:
+        return cli.json("queue", "list", *arguments)[0]["queue"]
 
     (folder / "pyproject.toml").write_text('[tool.eventkit]\nurl = "sqlite:///shared.db"\n', "utf-8")
     assert found() == "shared"
     (folder / "eventkit.toml").write_text('url = "sqlite:///own.db"\n', "utf-8")
     assert found() == "own"
-    assert found(EVENTKIT_URL="sqlite:///environment.db") == "environment"
-    assert found("--url", "sqlite:///option.db", EVENTKIT_URL="sqlite:///environment.db") == "option"
+    monkeypatch.setenv("EVENTKIT_URL", "sqlite:///environment.db")
+    assert found() == "environment"
+    assert found("--url", "sqlite:///option.db") == "option"
 
 
 @proves("L2")
-def test_without_a_database_it_says_how_to_name_one(folder: Path) -> None:
-    ran = process("stats")
-    assert ran.returncode == 2
-    assert "--url" in ran.stderr
-    assert "EVENTKIT_URL" in ran.stderr
-    assert "[tool.eventkit]" in ran.stderr
+def test_without_a_database_it_says_how_to_name_one(folder: Path, cli: Commands) -> None:
+    refusal = cli.refusal(2, "stats")
+    assert all(way in refusal for way in ("--url", "EVENTKIT_URL", "[tool.eventkit]"))
     for text, reason in (("url = 3", "use a text"), ("ulr = 'x'", "unknown setting 'ulr'"), ("url =", "read")):
         (folder / "eventkit.toml").write_text(text, "utf-8")
-        ran = process("stats")
-        assert (ran.returncode, reason in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1), ran.stderr
+        assert reason in cli.refusal(2, "stats")
 
 
 @proves("L2")
-def test_only_migrate_creates_a_database(folder: Path) -> None:
+def test_only_migrate_creates_a_database(folder: Path, cli: Commands) -> None:
     for command in (["stats"], ["task", "enqueue", "q", "1"], ["doctor"], ["current"]):
-        process(*command, "--url", "sqlite:///typo.db")
+        cli.run(*command, "--url", "sqlite:///typo.db")
         assert not (folder / "typo.db").exists(), command
 
 
@@ -91,13 +96,11 @@ def test_only_migrate_creates_a_database(folder: Path) -> None:
         (["backup", "x.db", "--url", "postgresql://localhost/x"], 1, "pg_dump"),
     ],
 )
-def test_an_error_is_one_line_with_the_remedy(folder: Path, arguments: list[str], code: int, word: str) -> None:
+def test_an_error_is_one_line_with_the_remedy(
+    folder: Path, cli: Commands, arguments: list[str], code: int, word: str
+) -> None:
     (folder / "text.db").write_text("this is no database, but long enough to be looked at" * 9, "utf-8")
-    ran = process(*arguments)
-    assert ran.returncode == code, ran
-    assert ran.stdout == ""
-    [line] = ran.stderr.splitlines()
-    assert word in line
+    assert word in cli.refusal(code, *arguments)
 
 
 def test_without_the_extra_there_is_a_line_with_the_command() -> None:

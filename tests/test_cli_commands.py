@@ -2,18 +2,25 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import command_line
+import databases
 import pytest
 from command_line import Commands
+from databases import on_both
 
 from eventkit import EventKit
 
-url, kit, cli = command_line.url, command_line.kit, command_line.cli
+url, kit, cli = databases.url, databases.kit, command_line.cli
 
 
-def test_migrate_makes_the_tables_and_current_shows_them(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    cli = Commands(capsys, url)
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_migrate_makes_the_tables_and_current_shows_them(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = f"sqlite:///{tmp_path}/shop.db" if backend == "sqlite" else request.getfixturevalue("postgres_url")
+    cli = Commands(capsys, empty)
     assert cli.text("current") == "none\n"
     assert "eventkit_migrations upgrade" in cli.refusal(1, "health")
     sql = cli.text("migrate", "--sql")
@@ -140,13 +147,6 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     assert "older_than" in cli.refusal(2, "stream", "prune", "orders")
 
 
-def test_a_notification_is_sent(cli: Commands, kit: EventKit) -> None:
-    with kit.channel("alerts").listen() as heard:
-        id = cli.json("channel", "notify", "alerts", '{"new": 1}')["id"]
-        notification = next(heard)
-    assert (notification.id, notification.payload) == (id, {"new": 1})
-
-
 def test_schedules_are_kept_paused_and_forgotten(cli: Commands, kit: EventKit) -> None:
     added = cli.json("schedule", "add", "nightly", "0 3 * * *", "reports", '{"all": true}', "--tz", "Europe/Berlin")
     assert (added["queue"], added["payload"], added["paused"]) == ("reports", {"all": True}, False)
@@ -159,17 +159,17 @@ def test_schedules_are_kept_paused_and_forgotten(cli: Commands, kit: EventKit) -
     assert "no time for a schedule" in cli.refusal(2, "schedule", "add", "s", "now and then", "q")
 
 
-def test_locks_that_are_held_are_listed(cli: Commands, kit: EventKit) -> None:
+def test_notifications_locks_and_an_overview(cli: Commands, kit: EventKit) -> None:
+    with kit.channel("alerts").listen() as heard:
+        id = cli.json("channel", "notify", "alerts", '{"new": 1}')["id"]
+        notification = next(heard)
+    assert (notification.id, notification.payload) == (id, {"new": 1})
     assert cli.json("lock", "list") == []
     with kit.lock("report"):
         [held] = cli.json("lock", "list")
     assert (held["lock"], held["fence"]) == ("report", 1)
-
-
-def test_an_overview_has_everything(cli: Commands, kit: EventKit) -> None:
     kit.queue("jobs").enqueue(1)
-    kit.stream("orders").publish(1)
-    kit.stream("orders").save_offset("search", 1)
+    kit.stream("orders").save_offset("search", kit.stream("orders").publish(1))
     kit.results.save("r", 1)
     assert {"queues", "streams", "schedules", "locks", "results"} <= cli.json("overview").keys()
     text = cli.text("overview")
@@ -177,11 +177,13 @@ def test_an_overview_has_everything(cli: Commands, kit: EventKit) -> None:
     assert "search" in text
 
 
+@on_both
 def test_check_says_what_serves_the_url(cli: Commands, url: str) -> None:
     assert cli.json("check")["backend"] == url.partition(":")[0]
     assert cli.json("check", "--live")["wake_ms"] > 0
 
 
+@on_both
 def test_compacting_leaves_all_there_is(cli: Commands, kit: EventKit, url: str) -> None:
     queue = kit.queue("jobs")
     queue.enqueue_many(["x" * 1000] * 3000)

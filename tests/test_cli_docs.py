@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,45 +40,28 @@ def commands() -> Iterator[tuple[str, Any]]:
     return beneath("", typer.main.get_command(app))
 
 
+@cache
 def shown(words: str) -> str:
     """Return the help of the command in a terminal of a hundred columns."""
     said = io.StringIO()
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "100"
-    try:
-        with contextlib.redirect_stdout(said):
-            assert main([*words.split(), "--help"]) == 0
-    finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setenv("COLUMNS", "100")
+        assert main([*words.split(), "--help"]) == 0
     return said.getvalue().rstrip() + "\n"
 
 
-def test_every_command_is_on_the_page() -> None:
-    """The page has no other commands."""
-    assert sorted(words for words, _ in BLOCK.findall(PAGE.read_text("utf-8"))) == sorted(dict(commands()))
-
-
-@pytest.mark.parametrize("words", dict(commands()))
-def test_the_page_shows_what_help_says(words: str) -> None:
-    """A changed command, option or word is changed on the page as well."""
-    assert dict(BLOCK.findall(PAGE.read_text("utf-8"))).get(words) == shown(words)
+def test_the_page_shows_what_help_says() -> None:
+    """Every command is on the page, and no other; a changed command, option or word is changed there as well."""
+    assert dict(BLOCK.findall(PAGE.read_text("utf-8"))) == {words: shown(words) for words, _ in commands()}
 
 
 def test_everything_has_help() -> None:
-    """Every command, argument and option has a sentence."""
+    """Every command, argument and option has a sentence; in a list of commands, none is cut off."""
     for words, command in commands():
         assert command.help, words
+        assert "..." not in shown(words).partition("Commands:")[2], words
         for parameter in command.params:
             assert getattr(parameter, "help", None), f"{words}{parameter.name}"
-
-
-def test_the_short_help_is_whole() -> None:
-    """In a list of commands, none is cut off."""
-    for words, _ in commands():
-        assert "..." not in shown(words).partition("Commands:")[2], words
 
 
 def examples(page: Path) -> list[str]:

@@ -5,19 +5,24 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import command_line
+import databases
 import psycopg
 import pytest
-from command_line import Commands, process
+from command_line import Commands
+from databases import on_both
 
 from eventkit import EventKit
 from eventkit.testing import advance
 
-url, kit, cli, folder = command_line.url, command_line.kit, command_line.cli, command_line.folder
+url, kit, cli = databases.url, databases.kit, command_line.cli
+folder = command_line.folder
 
 
+@on_both
 def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: EventKit) -> None:
     diagnostics = json.loads(cli.run("doctor", "--json").out)["diagnostics"]
     # The suite's server runs without the settings that protect from crashes of the machine.
@@ -43,31 +48,41 @@ def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: Even
     assert "problems found" in ran.err
 
 
-def test_doctor_sees_a_missing_index(folder: Path) -> None:
-    with sqlite3.connect("shop.db") as connection:
+@pytest.fixture
+def shop(folder: Path, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """Return commands on ``shop.db``."""
+    return Commands(capsys, "sqlite:///shop.db")
+
+
+def test_doctor_sees_a_missing_index_and_a_mode_in_which_readers_wait(shop: Commands) -> None:
+    """It looks before it opens the file as a kit does, which changes the mode."""
+    with closing(sqlite3.connect("shop.db")) as connection:
         connection.execute("DROP INDEX eventkit_task_ready")
-    connection.close()
-    ran = process("doctor", "--url", "sqlite:///shop.db")
-    assert ran.returncode == 1
-    assert "lacks eventkit_task_ready" in ran.stdout
+        connection.execute("PRAGMA journal_mode = delete")
+    ran = shop.run("doctor")
+    assert ran.code == 1
+    assert "lacks eventkit_task_ready" in ran.out
+    assert "the file is in delete mode" in ran.out
+    assert "WAL mode" in shop.run("doctor").out
 
 
-def test_doctor_reports_another_distribution_of_the_import_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process("migrate", "--url", "sqlite:///shop.db")
+def test_doctor_reports_another_distribution_of_the_import_name(
+    folder: Path, shop: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = folder / "site" / "eventkit-1.0.3.dist-info"
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: eventkit\nVersion: 1.0.3\n", "utf-8")
     (other / "RECORD").write_text("eventkit/__init__.py,,\n", "utf-8")
-    assert "package named eventkit" not in process("doctor", "--url", "sqlite:///shop.db").stdout
-    monkeypatch.setenv("PYTHONPATH", str(other.parent))
-    ran = process("doctor", "--url", "sqlite:///shop.db", "--json")
-    diagnostics = json.loads(ran.stdout)["diagnostics"]
-    [found] = [one for one in diagnostics if "distribution eventkit also installs" in one["what"]]
-    assert found["remedy"] == "pip uninstall eventkit eventkit-db, then pip install eventkit-db"
-    assert ran.returncode == 1
+    assert "distribution eventkit also installs" not in shop.run("doctor").out
+    monkeypatch.syspath_prepend(other.parent)
+    ran = shop.run("doctor", "--json")
+    [found] = [
+        one for one in json.loads(ran.out)["diagnostics"] if "distribution eventkit also installs" in one["what"]
+    ]
+    assert (ran.code, found["remedy"]) == (1, "pip uninstall eventkit eventkit-db, then pip install eventkit-db")
 
 
-def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
+def test_doctor_sees_two_libraries_in_one_process(shop: Commands) -> None:
     """It reports them if both have the file open; eventkit itself loads both, which is no problem."""
     program = (
         "import sqlite3, sys, eventkit; kit = eventkit.connect('sqlite:///shop.db'); kit.queue('q').size(); "
@@ -78,22 +93,11 @@ def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
             assert other.stdout is not None
             other.stdout.readline()
-            ran = process("doctor", "--url", "sqlite:///shop.db")
-            assert (f"process {other.pid} " in ran.stdout) is found
-            assert ("sqlite+apsw://" in ran.stdout) is found
-            assert ran.returncode == found
+            ran = shop.run("doctor")
+            assert (f"process {other.pid} " in ran.out) is found
+            assert ("sqlite+apsw://" in ran.out) is found
+            assert ran.code == found
             other.communicate()
-
-
-def test_doctor_sees_a_mode_in_which_readers_wait(folder: Path) -> None:
-    """It looks before it opens the file as a kit does, which changes the mode."""
-    with sqlite3.connect("shop.db") as connection:
-        connection.execute("PRAGMA journal_mode = delete")
-    connection.close()
-    ran = process("doctor", "--url", "sqlite:///shop.db")
-    assert ran.returncode == 1
-    assert "the file is in delete mode" in ran.stdout
-    assert "WAL mode" in process("doctor", "--url", "sqlite:///shop.db").stdout
 
 
 def test_doctor_sees_what_a_server_suffers_from(

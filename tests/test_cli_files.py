@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import command_line
+import databases
 import pytest
 from command_line import Commands
+from databases import on_both
 
 import eventkit
 from eventkit import EventKit
 from eventkit.conformance.clauses import proves
 
-url, kit, cli = command_line.url, command_line.kit, command_line.cli
+url, kit, cli = databases.url, databases.kit, command_line.cli
 
 
 @proves("L3")
@@ -61,6 +63,7 @@ def test_options_hold_for_every_line_of_a_file(cli: Commands, kit: EventKit, tmp
 
 
 @proves("L4")
+@on_both
 def test_what_is_exported_is_imported_elsewhere(
     cli: Commands, kit: EventKit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,11 +102,3 @@ def test_an_export_without_its_end_is_not_taken_for_a_whole_one(
         file.write_text("".join(broken), "utf-8")
         other = Commands(capsys, f"sqlite:///{tmp_path}/other{number}.db")
         assert "export" in other.refusal(2, "import", file)
-
-
-def test_a_database_is_copied(
-    cli: Commands, kit: EventKit, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kit.queue("jobs").enqueue_many([1, 2])
-    counts = Commands(capsys, None).json("copy", url, f"sqlite:///{tmp_path}/other.db")
-    assert {"table": "eventkit_task", "rows": 2} in counts

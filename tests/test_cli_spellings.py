@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import command_line
+import databases
 import pytest
 from command_line import Commands
 
 from eventkit import EventKit
 from eventkit.cli.spellings import SPELLINGS, rewritten
 
-url, kit, cli = command_line.url, command_line.kit, command_line.cli
+url, kit, cli = databases.url, databases.kit, command_line.cli
 
 SESSION = """
 queue add --name mails --max-attempts 2 --visibility-ms 30000

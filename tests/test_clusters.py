@@ -3,23 +3,27 @@
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import owned_folder
 import psycopg
 import pytest
 from clusters import Cluster, ClusterError, free_port
+from emptied_schema import EmptiedSchema
+from own_cluster import exercise
 from owned_folder import OwnedFolder
-from postgres_binaries import Binaries, NoServer, choose, in_folders, in_package, on_machine
+from postgres_binaries import Binaries, NoServer, choose, in_package, on_machine
 from postgres_server import URL, VERSION, drop_schema, own_database, resolve, share
+from psycopg.sql import SQL, Identifier
 
-TESTS = Path(__file__).parent
+import eventkit
+
+TESTS = Path(__file__).parent / "support"
 MAJORS = {binaries.major: binaries for binaries in [*reversed(in_package()), *reversed(on_machine())]}
 """One server of each major version that is available here."""
 
@@ -63,37 +67,8 @@ def test_the_first_found_is_taken_and_a_version_asked_for_wins() -> None:
     assert choose(None, found).folder == Path("/machine")
     assert choose(15, found).folder == Path("/machine")
     assert choose(18, found).folder == Path("/package")
-
-
-def test_what_is_missing_is_said_with_what_was_found_and_a_remedy() -> None:
-    """A missing version and a machine without servers are errors."""
-    with pytest.raises(NoServer, match=r"no PostgreSQL 14 .* found 15\.20 in /machine.*pip install.*" + URL):
-        choose(14, [Binaries(Path("/machine"), "15.20")])
-    with pytest.raises(NoServer, match=r"no PostgreSQL server .* none was found"):
-        choose(None, [])
-
-
-def test_folders_without_a_server_that_runs_are_passed_over(tmp_path: Path) -> None:
-    """Missing, broken and foreign servers are skipped; links are resolved, each once."""
-    whole, broken, foreign, links = (tmp_path / name for name in ("whole", "broken", "foreign", "links"))
-    for folder in (whole, broken, foreign, links):
-        folder.mkdir()
-    for program in ("initdb", "pg_ctl", "postgres"):
-        version = "#!/bin/sh\necho 'postgres (PostgreSQL) 19beta2'\n"
-        for folder, text in ((whole, version), (broken, "#!/bin/sh\nexit 1\n"), (foreign, "\x7fELF")):
-            (folder / program).write_text(text)
-            (folder / program).chmod(0o755)
-        (links / program).symlink_to(whole / program)
-    found = list(in_folders(map(str, (tmp_path, broken, foreign, links, whole, tmp_path / "missing"))))
-    assert found == [Binaries(whole, "19beta2")]
-    assert found[0].major == 19
-
-
-def test_the_package_has_a_server() -> None:
-    """A machine with only Python can run the tests on its newest server."""
-    majors = [binaries.major for binaries in in_package()]
-    assert 18 in majors
-    assert majors == sorted(majors, reverse=True)
+    with pytest.raises(NoServer, match=r"no PostgreSQL 13 .* found 15\.20 in /machine.*pip install.*" + URL):
+        choose(13, found)
 
 
 @pytest.mark.parametrize("major", MAJORS)
@@ -123,31 +98,8 @@ def test_a_cluster_keeps_its_data_over_a_crash_and_leaves_nothing(major: int) ->
     wait_until_gone(last)
 
 
-def test_a_server_where_only_root_can_come_is_started_elsewhere(tmp_path: Path) -> None:
-    """The environment may lie in root's home; the programs of the package may be moved."""
-    [package] = [binaries for binaries in in_package() if binaries.major == 18]
-    closed = package.copy(tmp_path)
-    tmp_path.chmod(0o700)
-    with Cluster(closed) as cluster:
-        assert cluster.binaries.folder.is_relative_to(cluster.folder if os.geteuid() == 0 else tmp_path)
-        assert str(answer(cluster.url, "SHOW server_version")).split()[0] == package.version
-
-
-@pytest.mark.parametrize(("name", "mode", "usable"), [("x" * 60, 0o755, False), ("x", 0o700, os.geteuid() != 0)])
-def test_a_temporary_folder_where_no_server_can_live_is_not_used(
-    name: str, mode: int, usable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The path is too long for a socket, or only root can enter it."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
-        os.chmod(parent, 0o755)
-        folder = Path(parent, name)
-        folder.mkdir(mode)
-        monkeypatch.setattr("tempfile.tempdir", str(folder))
-        assert owned_folder.place() == (folder if usable else Path("/tmp"))
-
-
 def test_settings_count_when_configure_returns(cluster: Cluster) -> None:
-    """Reloadable settings apply without a restart, and the others after one."""
+    """Reloadable settings apply without a restart, and the others after one; the server's error names a wrong one."""
     before = cluster.pid
     cluster.configure(idle_in_transaction_session_timeout="3s", search_path="it's, public")
     assert cluster.pid == before
@@ -157,38 +109,12 @@ def test_settings_count_when_configure_returns(cluster: Cluster) -> None:
     assert answer(cluster.url, "SHOW max_connections") == "20"
     assert answer(cluster.url, "SHOW idle_in_transaction_session_timeout") == "3s"
     assert answer(cluster.url, "SHOW fsync") == "off"
-
-
-def test_a_server_that_does_not_start_says_why() -> None:
-    """The error holds the server's own words, and the cluster leaves no files."""
-    cluster = Cluster(max_connections="many")
+    with pytest.raises(ClusterError, match="does not take no_such_setting = '1'"):
+        cluster.configure(idle_in_transaction_session_timeout=0, no_such_setting=1)
+    refused = Cluster(max_connections="many")
     with pytest.raises(ClusterError, match='invalid value for parameter "max_connections": "many"'):
-        cluster.__enter__()
-    assert not cluster.folder.exists()
-
-
-def test_settings_that_a_running_server_does_not_take_are_an_error() -> None:
-    """They are an error whether they need a restart or not."""
-    with Cluster() as cluster:
-        with pytest.raises(ClusterError, match="does not take idle_in_transaction_session_timeout = 'soon'"):
-            cluster.configure(idle_in_transaction_session_timeout="soon")
-        with pytest.raises(ClusterError, match="does not take no_such_setting = '1'"):
-            cluster.configure(idle_in_transaction_session_timeout=0, no_such_setting=1)
-    with (
-        Cluster() as cluster,
-        pytest.raises(ClusterError, match='invalid value for parameter "max_connections": "many"'),
-    ):
-        cluster.configure(max_connections="many")
-
-
-def test_a_free_port_is_below_those_of_outgoing_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port in use is not chosen."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", free_port()))
-        taken.listen()
-        draws = iter([taken.getsockname()[1], 20_001])
-        monkeypatch.setattr("random.randrange", lambda *bounds: next(draws))
-        assert free_port() == 20_001
+        refused.__enter__()
+    assert not refused.folder.exists()
 
 
 @pytest.mark.parametrize("end", ["kill", "leave"])
@@ -256,13 +182,6 @@ def test_a_database_is_dropped_while_it_has_connections(postgres: str, folder: P
     assert answer(postgres, f"SELECT count(*) FROM pg_database WHERE datname IN ('{names[0]}', '{names[1]}')") == 0
 
 
-def test_a_schema_of_ones_own_does_not_exist_yet(postgres: str, postgres_url: str) -> None:
-    """The schema is in the database of the worker."""
-    base, _, schema = postgres_url.partition("?schema=")
-    assert base == postgres
-    assert answer(base, f"SELECT to_regnamespace('{schema}')") is None
-
-
 def test_a_schema_is_dropped_while_it_has_transactions(postgres: str) -> None:
     """Open transactions on its tables or the schema itself, and prepared ones, are ended; others are not."""
     schema = f"t_{secrets.token_hex(4)}"
@@ -290,3 +209,35 @@ def test_a_schema_is_dropped_while_it_has_transactions(postgres: str) -> None:
     for transaction in transactions:
         transaction.close()
     drop_schema(postgres, schema)
+
+
+def contents(connection: psycopg.Connection, schema: str) -> dict[str, object]:
+    """Return the number of rows of each of the schema's tables, and the positions of its sequences."""
+    tables = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'S')"
+    found: dict[str, object] = {}
+    for (name,) in connection.execute(tables, (schema,)).fetchall():
+        count = SQL("SELECT {} FROM {}").format(
+            SQL("last_value::text || is_called" if name.endswith("_seq") else "count(*)"), Identifier(schema, name)
+        )
+        [found[name]] = connection.execute(count).fetchone() or (None,)
+    return found
+
+
+def test_what_a_test_leaves_behind_the_next_one_does_not_find(postgres: str) -> None:
+    """Rows, drawn numbers, and open or prepared transactions are gone."""
+    with closing(EmptiedSchema(postgres)) as emptied, psycopg.connect(postgres, autocommit=True) as connection:
+        schema = emptied.url.partition("schema=")[2]
+        fresh = contents(connection, schema)
+        for _ in range(2):
+            with eventkit.connect(emptied.url) as kit:
+                assert kit.queue("first").enqueue(1).id == 1
+                exercise(kit)
+                assert kit.lock("l").acquire()
+            left, prepared = psycopg.connect(postgres), psycopg.connect(postgres)
+            for transaction in (left, prepared):
+                transaction.execute(f"SELECT \"{schema}\".eventkit_publish('t', '1')".encode())
+            prepared.execute(f"PREPARE TRANSACTION '{schema}'".encode())
+            emptied.empty()
+            assert contents(connection, schema) == fresh
+            left.close()
+            prepared.close()

@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import copying_program
 import eventkit_migrations
 import eventkit_sqlite
-import houses
+import moving
 import msgspec
 import pytest
-from houses import routes
-from moving import Places
+from moving import Places, routes
 
 import eventkit
 from eventkit import transfer
@@ -24,10 +24,8 @@ from eventkit.cli.admin import examine
 from eventkit.conformance import proves
 from eventkit.errors import CopyDiffers
 
-places = houses.places
-
-
-PROGRAM = Path(__file__).with_name("moving.py")
+PROGRAM = copying_program.__file__
+places = moving.places
 
 
 @routes
@@ -191,8 +189,7 @@ def killed_at(step: int, *arguments: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-@pytest.mark.parametrize("what", ["copy", "import"])
-@pytest.mark.parametrize("step", [2, 6])
+@pytest.mark.parametrize(("what", "step"), [("copy", 2), ("import", 6)])
 @proves("K8", "L4")
 def test_half_of_a_database_is_refused(places: Places, kind: str, what: str, step: int, tmp_path: Path) -> None:
     """A killed copy can neither be opened nor copied from; repeated, it continues and completes."""
@@ -272,8 +269,7 @@ def test_a_killed_export_leaves_no_file_of_its_name(places: Places, kind: str, t
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-@pytest.mark.parametrize("columns", [6, 8])
+@pytest.mark.parametrize(("kind", "columns"), [("sqlite", 6), ("postgres", 8)])
 @proves("L4")
 def test_an_export_with_other_columns_is_refused(places: Places, kind: str, columns: int) -> None:
     """An export of a version with fewer or more columns is refused; no part of a row is dropped silently."""

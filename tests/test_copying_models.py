@@ -6,21 +6,22 @@ one of another kind, and the work goes on there; the model shows what a copy los
 
 from collections.abc import Callable, Iterator
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import moving
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from moving import Places
-from postgres_server import drop_schema
 
 import eventkit
 from eventkit.conformance import proves
 from eventkit.conformance.queue_calls import Ground
 from eventkit.conformance.queue_machine import QueueMachine
 from eventkit.conformance.stream_machine import StreamMachine
+
+places = moving.places
 
 
 class MovingGround(Ground):
@@ -63,10 +64,9 @@ Walk = Callable[..., None]
 
 
 @pytest.fixture
-def walk(tmp_path: Path, postgres_url: str, postgres: str, caplog: pytest.LogCaptureFixture) -> Iterator[Walk]:
+def walk(places: Places, caplog: pytest.LogCaptureFixture) -> Iterator[Walk]:
     """Make some runs of so many steps with a machine."""
     caplog.set_level("ERROR", "eventkit")  # Half of the calls are made with lost leases, which are logged as warnings.
-    places = Places(tmp_path, postgres_url)
     grounds: list[MovingGround] = []
 
     def walk(machine: type[Any], runs: int, steps: int) -> None:
@@ -89,31 +89,11 @@ def walk(tmp_path: Path, postgres_url: str, postgres: str, caplog: pytest.LogCap
     yield walk
     for ground in grounds:
         ground.kit.close()
-    for schema in places.schemas():
-        drop_schema(postgres, schema)
 
 
 @proves("K8")
-def test_a_queue_works_on_wherever_it_moves(walk: Walk) -> None:
+@pytest.mark.parametrize("machine", [MovingQueue, MovingStream])
+@pytest.mark.parametrize(("runs", "steps"), [(8, 25), pytest.param(60, 50, marks=pytest.mark.slow)])
+def test_a_machine_works_on_wherever_it_moves(walk: Walk, machine: type[Any], runs: int, steps: int) -> None:
     """Every answer is that of the model, which does not move."""
-    walk(MovingQueue, 8, 25)
-
-
-@proves("K8")
-def test_a_stream_goes_on_wherever_it_moves(walk: Walk) -> None:
-    """Every answer is that of the model, which does not move."""
-    walk(MovingStream, 8, 25)
-
-
-@pytest.mark.slow
-@proves("K8")
-def test_a_queue_works_on_wherever_it_moves_for_long(walk: Walk) -> None:
-    """Three thousand steps of a queue agree with the model."""
-    walk(MovingQueue, 60, 50)
-
-
-@pytest.mark.slow
-@proves("K8")
-def test_a_stream_goes_on_wherever_it_moves_for_long(walk: Walk) -> None:
-    """Three thousand steps of a stream agree with the model."""
-    walk(MovingStream, 60, 50)
+    walk(machine, runs, steps)

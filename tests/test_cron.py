@@ -182,6 +182,6 @@ def test_the_zone_of_the_host_does_not_matter() -> None:
         subprocess.run(
             [sys.executable, "-c", program], env=os.environ | {"TZ": tz}, capture_output=True, text=True, check=True
         ).stdout
-        for tz in ("UTC", NEW_YORK, "Asia/Tokyo", BERLIN)
+        for tz in (NEW_YORK, BERLIN)
     }
     assert answers == {"2026-03-29 01:00:00+00:00 2026-03-29 01:07:00+00:00\n"}

@@ -212,14 +212,10 @@ def test_every_method_is_in_the_guide() -> None:
                 assert re.search(rf"\b{name}\b", guide), f"{protocol.__name__}.{name}"
 
 
-def test_the_first_block_is_the_whole_idea() -> None:
-    """The first block of the README is short."""
+def test_the_first_block_is_the_whole_idea(tmp_path: Path) -> None:
+    """The first block of the README is short, and ends by itself."""
     _, block = next(blocks(ROOT / "README.md", "python"))
     assert len(block.splitlines()) < 15
-
-
-def test_the_first_block_ends_by_itself(tmp_path: Path) -> None:
-    _, block = next(blocks(ROOT / "README.md", "python"))
     ran = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "a mail to ann@example.com\n", "")
 
@@ -238,8 +234,14 @@ finally:
 """
 
 
-@pytest.mark.parametrize("loop", ["queue('q').work()", "stream('t').subscribe('c')", "channel('c').listen()"])
-@pytest.mark.parametrize(("caught", "code"), [("ValueError", 130), ("KeyboardInterrupt", 0)])
+@pytest.mark.parametrize(
+    ("loop", "caught", "code"),
+    [
+        ("queue('q').work()", "ValueError", 130),
+        ("stream('t').subscribe('c')", "KeyboardInterrupt", 0),
+        ("channel('c').listen()", "ValueError", 130),
+    ],
+)
 def test_an_interrupted_loop_prints_no_traceback(tmp_path: Path, loop: str, caught: str, code: int) -> None:
     """Ctrl-C ends a waiting program with KeyboardInterrupt."""
     command = [sys.executable, "-c", INTERRUPTED.format(loop=loop, caught=caught), f"sqlite:///{tmp_path}/shop.db"]

@@ -1,13 +1,11 @@
 """The triggers of a history, which exist only while a queue keeps one."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import moving
 import pytest
 from moving import Places, run_sql
-from postgres_server import drop_schema
 
 import eventkit
 from eventkit import EventKit
@@ -21,13 +19,7 @@ TRIGGERS = {
 }
 
 
-@pytest.fixture
-def places(tmp_path: Path, postgres_url: str, postgres: str) -> Iterator[Places]:
-    """Return fresh databases."""
-    places = Places(tmp_path, postgres_url)
-    yield places
-    for schema in places.schemas():
-        drop_schema(postgres, schema)
+places = moving.places
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -84,11 +76,10 @@ def test_many_turn_it_on_and_off_at_once(url: str) -> None:
 
 
 @proves("T6")
-@pytest.mark.parametrize("way", ["copy", "export"])
-@pytest.mark.parametrize("route", [("sqlite", "postgres"), ("postgres", "sqlite"), ("postgres", "postgres")])
-def test_a_history_moves_and_goes_on(places: Places, route: tuple[str, str], way: str) -> None:
+@pytest.mark.parametrize(("here", "there", "way"), [("sqlite", "postgres", "copy"), ("postgres", "sqlite", "export")])
+def test_a_history_moves_and_goes_on(places: Places, here: str, there: str, way: str) -> None:
     """Earlier steps are recorded once, and steps at the target are recorded there."""
-    here, there = (places.fresh(kind) for kind in route)
+    here, there = places.fresh(here), places.fresh(there)
     with eventkit.connect(here) as kit:
         queue = kit.queue("q")
         queue.configure(history=True)

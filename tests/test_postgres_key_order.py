@@ -256,3 +256,18 @@ def test_one_task_of_a_key_at_a_time(place: tuple[str, str]) -> None:
 def test_one_task_of_a_key_at_a_time_for_long(place: tuple[str, str]) -> None:
     """More orders are tried."""
     race(place, range(100, 250), 300)
+
+
+def test_the_end_of_a_task_waits_for_a_claim_of_its_key(place: tuple[str, str]) -> None:
+    """It then releases the next task, which that claim has held back."""
+    url, claim = "?schema=".join(place), ClaimInOrder(QUEUE, "w", 1, None, fresh_token(), Codec())
+    with ThreadPoolExecutor(1) as pool, eventkit.connect(url) as kit:
+        execute: Callable[..., Any] = kit._connection.execute  # type: ignore[attr-defined]
+        execute(AddMessage(QUEUE, "1", None, "a", "first"))
+        [first] = execute(claim)
+        execute(AddMessage(QUEUE, "2", None, "a", "second"))
+        with kit.transaction() as tx:
+            assert execute(claim, tx) == []
+            ended = pool.submit(execute, AckInOrder(first.id, first.token, QUEUE, "a"))
+            assert wait([ended], 0.2).not_done
+        assert (ended.result(), len(execute(claim))) == (True, 1)

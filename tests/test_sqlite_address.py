@@ -298,7 +298,7 @@ def test_a_place_without_a_schema_is_left_alone_if_asked_for(scheme: str, tmp_pa
     engine = sa.create_engine(engine_url(url))
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
-    with pytest.raises(eventkit.NotMigrated, match=r"has no eventkit schema: run .*upgrade sqlite"):
+    with pytest.raises(eventkit.NotMigrated, match=r"has no eventkit tables: run .*upgrade sqlite"):
         eventkit.connect(url, create=False)
     with engine.begin() as connection:
         assert sa.inspect(connection).get_table_names() == ["orders"]

@@ -115,7 +115,7 @@ def test_maintenance_prunes_by_settings_that_still_hold(kit: Any) -> None:
     """A topic is left alone if its settings changed after maintenance read them."""
     last = kit.stream("t").publish_many([1, 2])[-1]
     for keep, pruned in ((5, 0), (1, 2)):
-        kit.stream("t").configure(max_keep=keep)
+        kit.stream("t").configure(keep_count=keep)
         assert kit._connection.execute(PruneTopic("t", None, 1, True, last)) == pruned
 
 

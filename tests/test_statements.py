@@ -17,17 +17,16 @@ import msgspec
 import pytest
 
 from eventkit.operations import Operation, Probe, Procedure, Read, ReadStep, Step
-from eventkit.operations.queue import StoredSettings
 from eventkit.operations.schedule import Settings
 from eventkit.operations.tables import ALL_TABLES, Fetching
-from eventkit.statements import in_files, load, operation_classes
+from eventkit.statements import COMMON, in_files, load, operation_classes
+from eventkit.values import QueueSettings
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
 """Parameters that stand for an expression of the database, not for a field."""
 
 NOT_PARAMETERS = {
-    "AckInOrder": {"key"},
     "AddMessage": {"message_id"},
     "GetResult": {"default"},
     "KeepConsumer": {"offset", "created"},
@@ -92,7 +91,7 @@ def has_statement(operation: type[Operation[Any]]) -> bool:
 def statements(backend: str, *kinds: str) -> dict[str, str]:
     """Return the unprocessed text under each heading of the backend's files, or under those of some kinds."""
     found: dict[str, str] = {}
-    for kind, name, text in in_files(backend):
+    for kind, name, text in in_files(backend, *([COMMON] if backend in BACKENDS else [])):
         assert name not in found, f"{name} has two statements"
         if kind in kinds or not kinds:
             found[name] = text
@@ -121,7 +120,7 @@ def steps() -> Iterator[tuple[str, set[str]]]:
         yield from ((step.heading, set(step.parameters)) for step in made if step.heading in table.headings)
 
 
-SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": StoredSettings}
+SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": QueueSettings}
 """The settings whose fields are parameters of a step."""
 
 CHANGING = (
@@ -196,40 +195,16 @@ def test_a_foreign_backend_has_headings_of_the_others(foreign: str) -> None:
     assert len(wanted & statements(foreign, "name").keys()) > len(wanted) / 2
 
 
-def test_the_parameters_of_a_foreign_backend(foreign: str) -> None:
-    """Its statements use the same fields and parameters as those of eventkit's own backends."""
-    check_fields(foreign)
-    check_steps(foreign)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, FOREIGN])
+@pytest.mark.usefixtures("foreign")
 def test_parameters_are_the_fields(backend: str) -> None:
-    """A statement uses every field and no other parameter."""
-    check_fields(backend)
-
-
-def check_fields(backend: str) -> None:
-    """Check the parameters of the statements of operations."""
-    for heading, text in statements(backend, "name").items():
-        fields = {field.name for field in msgspec.structs.fields(OPERATIONS[heading])}
-        fields -= {"codec"} | NOT_PARAMETERS.get(heading, set()) | NEEDLESS.get((backend, heading), set())
-        parameters = set(re.findall(r"(?<!:):([a-z]\w*)", text)) - FROM_THE_BACKEND
-        assert parameters == fields, heading
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_steps_give_all_parameters(backend: str) -> None:
-    """Each plan that yields a step passes the parameters of its statement, and no others."""
-    assert statements(backend, "step").keys() == dict(steps()).keys() - IN_FUNCTIONS[backend]
-    check_steps(backend)
-
-
-def check_steps(backend: str) -> None:
-    """Check the parameters of the statements of steps."""
-    texts = statements(backend, "step")
-    for heading, given in [(heading, given) for heading, given in steps() if heading in texts]:
-        parameters = set(re.findall(r"(?<!:):([a-z]\w*)", texts[heading])) - FROM_THE_BACKEND
-        assert parameters == given - NEEDLESS.get((backend, heading), set()), heading
+    """A statement of an operation uses every field of it, and that of a step every value that plans pass to it."""
+    given = {name: {field.name for field in msgspec.structs.fields(cls)} for name, cls in OPERATIONS.items()}
+    for kind, parameters in (("name", given), ("step", dict(steps()))):
+        for heading, text in statements(backend, kind).items():
+            wanted = parameters[heading] - {"codec"} - NEEDLESS.get((backend, heading), set())
+            used = set(re.findall(r"(?<!:):([a-z]\w*)", text)) - FROM_THE_BACKEND
+            assert used == wanted - (NOT_PARAMETERS.get(heading, set()) if kind == "name" else set()), heading
 
 
 def test_what_only_reads_says_so() -> None:

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import databases
 import pytest
 import working
+from databases import on_both
 from receiving import Reply, receiving
 from working import error_of, gone, until
 
@@ -18,7 +20,7 @@ from eventkit.values import TaskInfo
 from eventkit.webhooks import Webhook, verify
 from eventkit.webhooks.call import Webhooks
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 SECRET = "a secret of receivers"
 
@@ -68,7 +70,7 @@ def test_a_webhook_arrives_as_it_was_asked_for(kit: EventKit, url: str) -> None:
 
 
 @proves("E14")
-@pytest.mark.parametrize(("size", "kept"), [(65_536, 65_536), (65_537, 65_536), (5_000_000, 65_536)])
+@pytest.mark.parametrize(("size", "kept"), [(65_536, 65_536), (65_537, 65_536)])
 def test_of_a_long_answer_the_beginning_is_kept(kit: EventKit, url: str, size: int, kept: int) -> None:
     with receiving(reply=lambda path: Reply(body=b"x" * size)) as receiver, working.working(calling(url)):
         [id] = enqueue(kit, Webhook(callback_url=receiver.url))
@@ -163,6 +165,7 @@ def test_an_answer_has_to_be_there_in_time(kit: EventKit, url: str, reply: Reply
 
 
 @proves("E14")
+@on_both
 def test_the_lease_outlasts_the_call(kit: EventKit, url: str) -> None:
     """The lease is longer than the queue's if necessary: no other worker calls while an answer may still arrive."""
     kit.queue("default").configure(lease=2)

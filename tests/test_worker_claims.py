@@ -7,10 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import databases
 import eventkit_postgres.connection
 import eventkit_sqlite.connection_async
 import pytest
 import working
+from databases import on_both
 from working import error_of, gone, state, until
 
 from eventkit import App, EventKit, Notification, Task, TaskContext
@@ -20,7 +22,7 @@ from eventkit.operations.channel import FindNow
 from eventkit.operations.claim import Claim
 from eventkit.testing import advance
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 
 @proves("J3")
@@ -61,6 +63,7 @@ def test_queues_have_their_turns_by_weight(kit: EventKit, url: str) -> None:
 
 
 @proves("J3")
+@on_both
 def test_limits_of_queues_hold_for_all_workers(kit: EventKit, url: str) -> None:
     app, running, most = App(url), set[int](), [0]
 
@@ -100,6 +103,7 @@ def test_a_task_that_expired_while_it_waited_is_not_run(kit: EventKit, url: str)
 
 
 @proves("J2")
+@on_both
 def test_leases_are_kept_while_tasks_run(kit: EventKit, url: str) -> None:
     """This includes tasks claimed ahead, and blocking functions."""
     app, runs = App(url), list[str]()
@@ -132,6 +136,7 @@ def test_leases_are_kept_while_tasks_run(kit: EventKit, url: str) -> None:
 
 @proves("Q22")
 @pytest.mark.usefixtures("slow_database")
+@on_both
 def test_a_claimed_task_whose_lease_has_lapsed_is_not_begun(kit: EventKit, url: str) -> None:
     """A lease counts from the claim, however late its answer arrives: once it lapses, another worker has the task."""
     app, runs = App(url), list[int]()
@@ -159,6 +164,7 @@ def test_a_claimed_task_whose_lease_has_lapsed_is_not_begun(kit: EventKit, url: 
 
 
 @proves("J2")
+@on_both
 def test_a_run_that_loses_its_lease_is_stopped(kit: EventKit, url: str) -> None:
     """Another worker has the task then, or will have it."""
     app, ends = App(url), list[str]()
@@ -206,34 +212,40 @@ def test_what_takes_too_long_has_failed(kit: EventKit, url: str, blocking: bool)
         until(lambda: ends == ["ended"])
 
 
-@proves("J2")
-@pytest.mark.parametrize("blocking", [False, True])
-def test_cancelling_reaches_the_function(kit: EventKit, url: str, blocking: bool) -> None:
-    app, ends = App(url), list[str]()
+def cancellable(url: str) -> tuple[App, list[str]]:
+    """Return an app with tasks that last until they are cancelled, and the list of their steps."""
+    app, steps = App(url), list[str]()
 
     @app.task
     async def slow() -> None:
-        ends.append("begun")
+        steps.append("begun")
         try:
-            await asyncio.sleep(20)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
-            ends.append("cancelled")
+            steps.append("cancelled")
             raise
 
     @app.task
     def slow_blocking(ctx: TaskContext) -> None:
-        ends.append("begun")
+        steps.append("begun")
         until(lambda: ctx.cancelled)
-        ends.append("cancelled")
+        steps.append("cancelled")
         ctx.raise_if_cancelled()
 
+    return app, steps
+
+
+@proves("J2")
+@pytest.mark.parametrize("task", ["slow", "slow_blocking"])
+@on_both
+def test_cancelling_reaches_the_function(kit: EventKit, url: str, task: str) -> None:
+    app, steps = cancellable(url)
     with working.working(app) as worker:
-        id = kit.queue("default").enqueue({"task": "slow_blocking" if blocking else "slow"}).id
-        until(lambda: ends == ["begun"])
+        id = kit.queue("default").enqueue({"task": task}).id
+        until(lambda: steps == ["begun"])
         assert kit.queue("default").cancel(id, running=True)
-        until(lambda: ends == ["begun", "cancelled"])
-        name = "slow_blocking" if blocking else "slow"
-        until(lambda: worker.metrics.ended.of("default", name, "cancelled").value == 1)
+        until(lambda: steps == ["begun", "cancelled"])
+        until(lambda: worker.metrics.ended.of("default", task, "cancelled").value == 1)
     assert kit.queue("default").dead() == []
 
 
@@ -256,29 +268,21 @@ def slow_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @proves("J2")
 @pytest.mark.usefixtures("slow_database")
+@on_both
 def test_what_a_worker_claims_first_can_be_cancelled(kit: EventKit, url: str) -> None:
     """The worker hears cancellations before its first claim."""
-    app, ends = App(url), list[str]()
-
-    @app.task
-    async def slow() -> None:
-        ends.append("begun")
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            ends.append("cancelled")
-            raise
-
+    app, steps = cancellable(url)
     id = kit.queue("default").enqueue({"task": "slow"}).id
     with working.working(app, shutdown_timeout=0):
-        until(lambda: ends == ["begun"])
+        until(lambda: steps == ["begun"])
         assert kit.queue("default").cancel(id, running=True)
-        until(lambda: ends == ["begun", "cancelled"])
+        until(lambda: steps == ["begun", "cancelled"])
         assert gone(kit, id)
 
 
 @proves("J5")
 @pytest.mark.usefixtures("slow_database")
+@on_both
 def test_a_worker_is_ready_once_its_listeners_are_attached(kit: EventKit, url: str, tmp_path: Path) -> None:
     """Every notification sent after the readiness file exists is heard."""
     app, heard = App(url), list[str]()

@@ -10,8 +10,10 @@ import threading
 import time
 from pathlib import Path
 
+import databases
 import pytest
 import working
+from databases import on_both
 from working import PATIENCE, error_of, gone, program, state, until
 
 import eventkit
@@ -21,7 +23,7 @@ from eventkit.conformance.exits import EXITS, cancel_at_each_await
 from eventkit.testing import advance
 from eventkit.worker import Worker
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 
 @proves("J5")
@@ -144,6 +146,7 @@ def test_a_second_signal_after_the_end_has_no_effect(url: str) -> None:
 
 
 @proves("J6")
+@on_both
 def test_what_a_killed_worker_ran_is_done_once_more(kit: EventKit, url: str, tmp_path: Path) -> None:
     """Another worker runs it when the lease has lapsed, except a task that must not run twice."""
     queue = kit.queue("default")
@@ -169,6 +172,7 @@ def test_what_a_killed_worker_ran_is_done_once_more(kit: EventKit, url: str, tmp
 
 @proves("J5")
 @EXITS
+@on_both
 def test_an_ending_is_not_cut_short_by_a_cancellation(url: str, again: bool) -> None:
     """A worker that is cancelled while it stops has stored the outcome of its tasks and closed its kit."""
 

@@ -4,15 +4,17 @@ import os
 import signal
 from pathlib import Path
 
+import databases
 import pytest
 import worker_program
 import working
+from databases import on_both
 from working import Program, error_of, gone, program, state, until
 
 from eventkit import App, EventKit
 from eventkit.conformance import proves
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 
 def enqueue(kit: EventKit, task: str, **args: object) -> int:
@@ -28,6 +30,7 @@ def worker(kit: EventKit, url: str, tmp_path: Path) -> "Program":
 
 
 @proves("J2")
+@on_both
 def test_a_child_runs_tasks_and_fails_alone(kit: EventKit, worker: Program) -> None:
     """One child serves many tasks; one that dies costs only its own task, and the next gets another."""
     numbers = [enqueue(kit, "compute", number=number) for number in range(5)]

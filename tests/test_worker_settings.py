@@ -7,7 +7,7 @@ import pytest
 
 from eventkit import App
 from eventkit.conformance import proves
-from eventkit.worker.lifecycle import settings_of
+from eventkit.worker.lifecycle import Shared, settings_of
 
 WRONG: dict[str, Any] = {
     "concurrency": 0,
@@ -35,34 +35,31 @@ def test_all_wrong_settings_are_reported_at_once() -> None:
     assert len(lines) == len(WRONG) + 1
     for name, line in zip(WRONG, lines[1:], strict=True):
         assert {"name": "worker", "queues": "queue 'a'"}.get(name, name) in line
+        with pytest.raises(ValueError, match="1 of the worker's settings are invalid"):
+            settings_of({name: WRONG[name]})
 
 
 @proves("J7")
-@pytest.mark.parametrize(("name", "value"), WRONG.items())
-def test_each_is_refused_alone(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match="1 of the worker's settings are invalid"):
-        settings_of({name: value})
-
-
-@proves("J7")
-def test_settings_that_contradict_each_other_are_refused() -> None:
-    """They are reported beside all other errors."""
+def test_settings_that_contradict_each_other_or_are_unknown_are_refused() -> None:
+    """A contradiction is reported beside all other errors."""
     with pytest.raises(ValueError, match="db_retry_initial_ms is at most db_retry_max_ms"):
         settings_of({"db_retry_initial_ms": 60_000})
     with pytest.raises(ValueError, match="2 of the worker's settings .*\n- concurrency .*\n- db_retry_initial_ms "):
         settings_of({"concurrency": 0, "db_retry_initial_ms": 60_000})
-
-
-@proves("J7")
-def test_unknown_settings_are_refused() -> None:
     with pytest.raises(TypeError, match="no setting concurency; the settings are: .*concurrency"):
         App("nonsense://").worker(concurency=3)
 
 
 @proves("J7")
 def test_what_is_right_is_taken() -> None:
-    settings = settings_of({"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None})
-    assert settings.lease_ms == 60_000
-    assert settings.weights(["c"]) == {"a": 1, "b": 2}
-    assert settings_of({}).weights(["c"]) == {"c": 1}
-    assert settings.children >= 1
+    app = App("nonsense://")
+    app.task(queue="c")(nothing)
+    given = {"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None}
+    shared = Shared(app, settings_of(given), lambda: None)
+    assert shared.lease_ms == 60_000
+    assert shared.weights == {"a": 1, "b": 2}
+    assert Shared(app, settings_of({}), lambda: None).weights == {"c": 1}
+    assert shared.processes.free >= 1
+
+
+def nothing() -> None: ...

@@ -4,15 +4,17 @@ import threading
 import time
 from typing import Any
 
+import databases
 import msgspec
 import pytest
 import working
+from databases import on_both
 from working import until
 
 from eventkit import App, Event, EventKit, Notification, Permanent
 from eventkit.conformance import proves
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 
 class Order(msgspec.Struct):
@@ -23,6 +25,7 @@ class Order(msgspec.Struct):
 
 @proves("J4")
 @pytest.mark.parametrize("blocking", [False, True])
+@on_both
 def test_a_subscriber_is_called_with_each_event_in_order(kit: EventKit, url: str, blocking: bool) -> None:
     """It starts at its saved offset; a failed event is retried before the next one comes."""
     app, seen = App(url), list[int]()
@@ -89,6 +92,7 @@ def test_what_fails_for_good_is_skipped_or_stops_the_consumer(kit: EventKit, url
 
 
 @proves("J4")
+@on_both
 def test_one_worker_at_a_time_follows_for_a_consumer(kit: EventKit, url: str) -> None:
     """When it ends, another goes on."""
     apps, seen = [App(url), App(url)], list[tuple[int, int]]()
@@ -115,6 +119,7 @@ def test_one_worker_at_a_time_follows_for_a_consumer(kit: EventKit, url: str) ->
 
 
 @proves("J4")
+@on_both
 def test_listeners_hear_their_channels(kit: EventKit, url: str) -> None:
     app, heard = App(url), list[Any]()
     attached = threading.Event()

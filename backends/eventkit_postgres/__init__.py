@@ -61,8 +61,7 @@ def _prepare(address: Address, create: bool, incomplete: bool) -> None:
     if version is None and create:
         eventkit_migrations.upgrade(address.url)
         version = _version(address, incomplete)
-    if version != eventkit_migrations.HEAD:
-        raise _wrong_version(address, version)
+    eventkit_migrations.check(_place(address), shown(address.url), version)
 
 
 def _version(address: Address, incomplete: bool) -> str | None:
@@ -75,12 +74,10 @@ def _version(address: Address, incomplete: bool) -> str | None:
             if version == eventkit_migrations.HEAD:
                 condition = _condition(driver, address)
                 if condition.schema_hash != eventkit_migrations.schema_hash("postgresql"):
-                    raise NotMigrated(
-                        f"schema {address.schema!r} of {shown(address.url)} {eventkit_migrations.UNRELEASED}"
-                    )
+                    raise NotMigrated(f"{_place(address)} {eventkit_migrations.UNRELEASED}")
                 if _functions_hash(driver, address) != functions_hash():
                     raise NotMigrated(
-                        f"schema {address.schema!r} of {shown(address.url)} has the functions of another version of "
+                        f"{_place(address)} has the functions of another version of "
                         f"eventkit: run python -m eventkit_migrations upgrade {shown(address.url)}"
                     )
                 if condition.incomplete is not None and not incomplete:
@@ -110,16 +107,5 @@ def _functions_hash(driver: OwnConnection, address: Address) -> str | None:
         return None
 
 
-def _wrong_version(address: Address, version: str | None) -> NotMigrated:
-    head = eventkit_migrations.HEAD
-    place = f"schema {address.schema!r} of {shown(address.url)}"
-    if version is None:
-        found = "has no eventkit tables"
-    elif version < head:
-        found = f"has the eventkit tables of revision {version}, older than this code's {head}"
-    else:
-        return NotMigrated(
-            f"{place} has the eventkit tables of revision {version}, newer than this code's {head}: "
-            f"install a newer eventkit"
-        )
-    return NotMigrated(f"{place} {found}: run python -m eventkit_migrations upgrade {shown(address.url)}")
+def _place(address: Address) -> str:
+    return f"schema {address.schema!r} of {shown(address.url)}"

@@ -48,20 +48,6 @@ WHERE
 ORDER BY eventkit_task_now.finished_at DESC, id DESC
 LIMIT :limit OFFSET :skip
 
--- name: FindTask
-SELECT :look FROM eventkit_task_now WHERE queue = :queue AND id = :id
-
--- name: FindTasksOfKey
-SELECT :look
-FROM eventkit_task_now
-WHERE id IN (
-    SELECT id FROM eventkit_task WHERE queue = :queue AND key = :key AND state <> 'done'
-    UNION ALL
-    (SELECT id FROM eventkit_task WHERE queue = :queue AND lane = :key AND state <> 'done' LIMIT :limit)
-)
-ORDER BY id DESC
-LIMIT :limit
-
 -- name: BrowseEvents
 SELECT id, key, left(payload::text, :clip::integer), length(payload::text), headers::text, eventkit_ms(created_at)
 FROM eventkit_event
@@ -133,89 +119,13 @@ RETURNING id
 -- The overview of the database.
 
 -- Skips from one name to the next by the indexes and counts nothing beyond :limit, so the cost grows with the names,
--- not with the rows.  The numbers of a queue are those of ReadStats.
+-- not with the rows.
 -- name: ReadOverview
 WITH RECURSIVE
-clock (now) AS (SELECT :now),
-working (name) AS (
-    SELECT ''
-    UNION ALL
-    SELECT (
-        SELECT min(queue) FROM (
-            SELECT min(t.queue) AS queue FROM eventkit_task AS t WHERE t.state = 'ready' AND t.queue > w.name
-            UNION ALL
-            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > w.name
-            UNION ALL
-            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > w.name
-        ) AS further
-    )
-    FROM working AS w
-    WHERE w.name IS NOT NULL
-),
-publishing (name) AS (
-    SELECT ''
-    UNION ALL
-    SELECT (SELECT min(e.topic) FROM eventkit_event AS e WHERE e.topic > p.name)
-    FROM publishing AS p
-    WHERE p.name IS NOT NULL
-),
-queues (name) AS (SELECT name FROM working WHERE name <> '' UNION SELECT name FROM eventkit_queue),
-topics (name) AS (
-    SELECT name FROM publishing WHERE name <> ''
-    UNION
-    SELECT name FROM eventkit_topic
-    UNION
-    SELECT topic FROM eventkit_consumer
-)
-SELECT
-    'queue', q.name, json_build_array(
-        eventkit_ms(now),
-        coalesce((SELECT paused FROM eventkit_queue WHERE name = q.name), false),
-        json_build_array(
-            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'scheduled' AND wake_at > :now LIMIT :limit) AS few),
-            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'ready' LIMIT :limit) AS few),
-            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'leased' AND wake_at > :now LIMIT :limit) AS few),
-            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit) AS few),
-            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit) AS few)
-        ),
-        (
-            SELECT json_build_array(
-                count(*),
-                count(*) FILTER (WHERE state = 'ready'),
-                count(*) FILTER (WHERE stored_state = 'ready'),
-                count(*) FILTER (WHERE state = 'dead'),
-                eventkit_ms(min(run_at) FILTER (WHERE state = 'ready'))
-            )
-            FROM (
-                SELECT stored_state, state, run_at
-                FROM eventkit_task_now
-                WHERE queue = q.name AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
-                LIMIT :limit
-            ) AS due
-        ),
-        (
-            WITH RECURSIVE priorities (priority) AS (
-                SELECT max(priority) FROM eventkit_task WHERE queue = q.name AND state = 'ready'
-                UNION ALL
-                SELECT (
-                    SELECT max(t.priority) FROM eventkit_task AS t
-                    WHERE t.queue = q.name AND t.state = 'ready' AND t.priority < p.priority
-                )
-                FROM priorities AS p
-                WHERE p.priority IS NOT NULL
-            )
-            SELECT eventkit_ms(min(run_at)) FROM (
-                SELECT (
-                    SELECT min(t.run_at) FROM eventkit_task AS t
-                    WHERE
-                        t.queue = q.name AND t.state = 'ready' AND t.priority = p.priority
-                        AND (t.expires_at IS NULL OR t.expires_at > :now)
-                ) AS run_at
-                FROM priorities AS p
-            ) AS oldest
-        )
-    )::text
-FROM clock, queues AS q
+:all_queues,
+:all_topics
+SELECT 'queue', q.name, :counts
+FROM queues AS q
 UNION ALL
 SELECT
     'topic', t.name, json_build_array(
@@ -245,56 +155,22 @@ FROM (SELECT 1 FROM eventkit_result WHERE expires_at > :now LIMIT :limit) AS few
 
 -- Pipelines.
 
--- name: SavePipeline
-INSERT INTO eventkit_pipeline AS p (name, source, sink, state, batch, rows, lag, error)
-VALUES (:name, :source, :sink, :state, :batch, :rows, :lag, :error)
-ON CONFLICT (name) DO UPDATE
-SET
-    source = excluded.source,
-    sink = excluded.sink,
-    state = excluded.state,
-    batch = coalesce(excluded.batch, p.batch),
-    rows = p.rows + excluded.rows,
-    lag = coalesce(excluded.lag, p.lag),
-    error = excluded.error,
-    started_at = CASE WHEN p.state <> 'running' AND excluded.state = 'running' THEN :now ELSE p.started_at END,
-    updated_at = :now
-
 -- name: ListPipelines
 SELECT name, source, sink, state, batch, rows, lag, error, eventkit_ms(started_at), eventkit_ms(updated_at)
 FROM eventkit_pipeline
 ORDER BY name
 
--- name: RemovePipeline
-DELETE FROM eventkit_pipeline WHERE name = :name RETURNING 1
-
 -- API keys.  Revoked keys are kept for the audit.
+
+-- part: api_key
+    k.id, k.name, k.scopes, k.rate, k.burst, k.quota, eventkit_ms(k.created_at), eventkit_ms(k.expires_at),
+    eventkit_ms(k.revoked_at)
 
 -- name: AddApiKey
 INSERT INTO eventkit_api_key (id, name, hash, scopes, rate, burst, quota, created_at, expires_at)
 VALUES (:id, :name, :hash, :scopes, :rate, :burst, :quota, :now, :now + :expires::bigint * interval '1 ms')
 ON CONFLICT DO NOTHING
 RETURNING 1
-
--- name: FindApiKey
-SELECT
-    id, name, scopes, rate, burst, quota, eventkit_ms(created_at), eventkit_ms(expires_at), eventkit_ms(revoked_at),
-    CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) THEN hash END,
-    CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) AND former_until > :now THEN former END
-FROM eventkit_api_key
-WHERE id = :id
-
--- name: AnyApiKey
-SELECT 1 FROM eventkit_api_key LIMIT 1
-
--- name: ListApiKeys
-SELECT
-    id, name, scopes, rate, burst, quota, eventkit_ms(created_at), eventkit_ms(expires_at), eventkit_ms(revoked_at)
-FROM eventkit_api_key
-ORDER BY created_at, id
-
--- name: RevokeApiKey
-UPDATE eventkit_api_key SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING 1
 
 -- name: RotateApiKey
 UPDATE eventkit_api_key
@@ -307,18 +183,3 @@ RETURNING 1
 -- name: BeginSession
 INSERT INTO eventkit_session (id, key, secret, expires_at)
 VALUES (:id, :key, :secret, :now + :lasts::bigint * interval '1 ms')
-
--- name: FindSession
-SELECT
-    k.id, k.name, k.scopes, k.rate, k.burst, k.quota, eventkit_ms(k.created_at), eventkit_ms(k.expires_at),
-    eventkit_ms(k.revoked_at)
-FROM eventkit_session AS s JOIN eventkit_api_key AS k ON k.id = s.key
-WHERE
-    s.id = :id AND s.expires_at > :now AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > :now)
-    AND (k.hash = s.secret OR (k.former = s.secret AND k.former_until > :now))
-
--- name: EndSession
-DELETE FROM eventkit_session WHERE id = :id
-
--- step: ForgetSessions
-DELETE FROM eventkit_session WHERE expires_at <= :now

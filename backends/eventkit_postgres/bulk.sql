@@ -15,36 +15,11 @@ FROM
     ) AS e (topic, payload, key, headers, dedup)
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
--- part: insert
-INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
-)
-SELECT
-    queue, payload, headers, priority, max_attempts, key,
-    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-    due,
-    eventkit_wakes_at(due, expires, now),
-    expires,
-    now
-
--- part: lowered
-INSERT INTO eventkit_low_water (queue, priority, run_at)
-SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
-FROM added
-WHERE state = 'ready'
-GROUP BY queue, priority
-HAVING
-    min(run_at) < :now
-    OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = added.queue AND l.priority = added.priority)
-
 -- name: EnqueueAll
 WITH
-woken AS MATERIALIZED (
-    SELECT count(eventkit_wake('task', queue))
-    FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
-),
+:woken_queues,
 added AS (
-    :insert
+    :insert_tasks
     FROM (
         SELECT
             queue, payload::json, headers::json, priority, max_attempts, key,
@@ -66,7 +41,7 @@ added AS (
     RETURNING queue, priority, state, run_at
 ),
 opened AS (
-    :lowered
+    :lower_marks
 )
 SELECT 1
 FROM added
@@ -114,9 +89,6 @@ VALUES (
     :tasks.8::bigint[]
 )
 
--- name: DropStaged
-DELETE FROM eventkit_staged_rows WHERE writer = :writer AND batch <= :batch
-
 -- name: MarkWritten
 INSERT INTO eventkit_written_batch AS w (writer, batch, expires_at)
 VALUES (:writer, :batch, :now + :keep::bigint * interval '1 ms')
@@ -124,18 +96,6 @@ ON CONFLICT (writer) DO UPDATE
 SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
 WHERE excluded.batch > w.batch
 RETURNING batch
-
--- name: MoveMark
-INSERT INTO eventkit_written_batch AS w (writer, batch)
-SELECT :writer::text, :to::bigint
-WHERE :after::bigint = 0 OR EXISTS (SELECT 1 FROM eventkit_written_batch WHERE writer = :writer)
-ON CONFLICT (writer) DO UPDATE
-SET batch = excluded.batch, written_at = :now
-WHERE w.batch = :after::bigint
-RETURNING batch
-
--- name: ReadMark
-SELECT batch FROM eventkit_written_batch WHERE writer = :writer
 
 -- Locked, so that housekeeping does not delete them meanwhile.
 -- step: LockStaged
@@ -188,7 +148,7 @@ ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 WITH
 woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 added AS (
-    :insert
+    :insert_tasks
     FROM (
         SELECT
             :queue AS queue, r.payload, r.headers, r.priority, r.max_attempts, r.key,
@@ -212,7 +172,7 @@ added AS (
     ) AS task
     RETURNING queue, priority, state, run_at
 )
-:lowered
+:lower_marks
 
 -- A batch that was not committed within a day is abandoned.
 -- step: DropLeftStaged
@@ -231,26 +191,6 @@ RETURNING 1
 
 -- Archives.  Events pruned before a topic's first archive count as archived.
 
--- name: OpenArchive
-INSERT INTO eventkit_lake AS l (topic, location, format, epoch, covered)
-VALUES (
-    :topic, :location, coalesce(:format::text, 'parquet'), 1,
-    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
-)
-ON CONFLICT (topic) DO UPDATE
-SET epoch = l.epoch + 1, format = coalesce(:format::text, l.format), updated_at = :now
-WHERE l.location = excluded.location AND l.format IN ('parquet', coalesce(:format::text, l.format))
-RETURNING epoch, covered
-
--- name: AdoptArchive
-UPDATE eventkit_lake SET epoch = greatest(epoch, :epoch) WHERE topic = :topic
-
--- name: ReadArchive
-SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
-FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
-WHERE l.topic = :topic
-ORDER BY f.first, f.path
-
 -- name: ListArchives
 SELECT
     l.topic, l.location, l.format, l.covered,
@@ -258,12 +198,6 @@ SELECT
 FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
 GROUP BY l.topic
 ORDER BY l.topic
-
--- step: CoverArchive
-UPDATE eventkit_lake
-SET covered = :last, updated_at = :now
-WHERE topic = :topic AND epoch = :epoch AND covered = :after
-RETURNING covered
 
 -- step: AddFiles
 INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest)
@@ -273,9 +207,6 @@ FROM unnest(
     :files.5::bigint[], :files.6::bigint[], :files.7::bigint[]
 ) AS f
 
--- step: HoldArchive
-UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
-
 -- step: RetireFiles
 UPDATE eventkit_lake_file
 SET retired_at = :now
@@ -284,9 +215,6 @@ RETURNING path
 
 -- name: FindRetired
 SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace::bigint * interval '1 ms'
-
--- name: ListPaths
-SELECT path FROM eventkit_lake_file WHERE topic = :topic
 
 -- name: ForgetFiles
 DELETE FROM eventkit_lake_file
@@ -324,9 +252,3 @@ FROM unnest(:sums.0::text[], :sums.1::text[], :sums.2::bigint[], :sums.3::text[]
 ORDER BY 1, 2, 3, 4
 ON CONFLICT (subject, name, hour, measure) DO UPDATE
 SET amount = r.amount + excluded.amount
-
--- name: ReadSums
-SELECT subject, name, hour, measure, amount
-FROM eventkit_rollup
-WHERE hour >= :since AND hour < :before
-ORDER BY subject, name, hour, measure

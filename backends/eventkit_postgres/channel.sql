@@ -45,8 +45,3 @@ WHERE
         ) END
     )
     AND id <= (SELECT eventkit_settled('notification', ARRAY[:channel]))
-
--- step: DropNotifications
-DELETE FROM eventkit_notification
-WHERE channel = :channel AND id <= :last
-RETURNING 1

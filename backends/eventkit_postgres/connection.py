@@ -1,7 +1,7 @@
 """The connection of a kit, for threads and for asyncio.
 
 Both flavours have one text: steps that yield what the driver returns, which is a value in one flavour and awaitable in
-the other (`session.drive`).
+the other (`plans.drive`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 from eventkit.errors import Closed, Disconnected
 from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe, Procedure, Scope
-from eventkit.plans import Stop
+from eventkit.plans import Steps, Stop, drive, drive_async
 
 from .address import Address, shown
 from .errors import translated
@@ -29,11 +29,8 @@ from .session import (
     RECONNECTING,
     TAKEN_BACK,
     InUse,
-    Steps,
     adapt,
     beginning,
-    drive,
-    drive_async,
     failed,
     options,
 )
@@ -69,10 +66,6 @@ class _Connection:
     def max_payload(self) -> int:
         """The maximum size of a payload in bytes of JSON text."""
         return self._address.max_payload
-
-    def rouse(self) -> None:
-        """Make every `sleep` check again."""
-        self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False, and bound the wait of every call."""

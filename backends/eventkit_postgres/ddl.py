@@ -16,6 +16,8 @@ from importlib.resources import files
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from eventkit_migrations import database
+
 from .address import parse, qualified, shown
 from .errors import translated
 from .session import OwnConnection, check_encoding
@@ -89,19 +91,15 @@ $do$
 """
 
 
-class Schema:
+class Schema(database.Schema):
     """The schema in one database, for migrations; see `eventkit_migrations.database.Schema`."""
 
     scheme = dialect = "postgresql"
 
     def __init__(self, url: str | None = None, name: str = "eventkit") -> None:
         self._address = None if url is None else parse(url)
-        self.name: str | None = name if self._address is None else self._address.schema
-
-    @property
-    def functions_hash(self) -> str | None:
-        """The hash of the functions, without their comments and layout."""
-        return functions_hash()
+        self.name = name if self._address is None else self._address.schema
+        self.functions_hash = functions_hash()
 
     def tables(self, revision: str) -> list[str]:
         """Return the statements that create the tables of a revision."""
@@ -148,10 +146,6 @@ class Schema:
         found = f"SELECT 1 FROM pg_namespace WHERE nspname = '{self.name}'"
         if not connection.exec_driver_sql(found).fetchall():
             connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.name}"')
-
-    def exists(self) -> bool:
-        """Return true: connecting to a database that does not exist raises the error."""
-        return True
 
     def shown(self) -> str:
         """Return the URL without its password."""

@@ -19,23 +19,42 @@ FROM woken, unnest(:payloads::text[]) AS payload
 WHERE NOT EXISTS (SELECT FROM eventkit_queue WHERE name = :queue AND max_size IS NOT NULL)
 RETURNING id
 
+-- part: insert_tasks
+INSERT INTO eventkit_task (
+    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+)
+SELECT
+    queue, payload, headers, priority, max_attempts, key,
+    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+    due,
+    eventkit_wakes_at(due, expires, now),
+    expires,
+    now
+
+-- part: lower_marks
+INSERT INTO eventkit_low_water (queue, priority, run_at)
+SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
+FROM added
+WHERE state = 'ready'
+GROUP BY queue, priority
+HAVING
+    min(run_at) < :now
+    OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = added.queue AND l.priority = added.priority)
+
+-- part: woken_queues
+woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('task', queue))
+    FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
+)
+
 -- name: EnqueueMany
 WITH
 woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 added AS (
-    INSERT INTO eventkit_task (
-        queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
-    )
-    SELECT
-        :queue, payload, headers, priority, max_attempts, key,
-        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-        due,
-        eventkit_wakes_at(due, expires, now),
-        expires,
-        now
+    :insert_tasks
     FROM (
         SELECT
-            payload::json, headers::json, priority, max_attempts, key,
+            :queue AS queue, payload::json, headers::json, priority, max_attempts, key,
             coalesce(now + delay * interval '1 ms', eventkit_moment(run_at), now) AS due,
             coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
             now
@@ -47,17 +66,10 @@ added AS (
                 :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[]
             ) AS t (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
     ) AS task
-    RETURNING id, key, priority, state, run_at
+    RETURNING id, key, queue, priority, state, run_at
 ),
 opened AS (
-    INSERT INTO eventkit_low_water (queue, priority, run_at)
-    SELECT :queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
-    FROM added
-    WHERE state = 'ready'
-    GROUP BY priority
-    HAVING
-        min(run_at) < :now
-        OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = :queue AND l.priority = added.priority)
+    :lower_marks
 )
 SELECT id, key
 FROM added

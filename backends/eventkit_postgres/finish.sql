@@ -74,9 +74,8 @@ SET
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
 RETURNING eventkit_wake('task', queue)
 
--- name: ReleaseMany
-WITH
-held AS MATERIALIZED (
+-- part: with_held
+WITH held AS MATERIALIZED (
     SELECT t.id
     FROM
         (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) ORDER BY id) AS h
@@ -85,7 +84,10 @@ held AS MATERIALIZED (
             WHERE id = h.id AND token = h.token AND state = 'leased' AND (wake_at > :now) IS TRUE
             FOR UPDATE
         ) AS t
-),
+)
+
+-- name: ReleaseMany
+:with_held,
 released AS (
     UPDATE eventkit_task
     SET state = 'ready', attempt = attempt - 1, wake_at = eventkit_wakes_at(NULL, expires_at, :now), token = NULL
@@ -102,16 +104,7 @@ GROUP BY queue, priority
 SELECT 1 WHERE eventkit_extend_held(:id, :token, :lease)
 
 -- name: ExtendMany
-WITH held AS MATERIALIZED (
-    SELECT t.id
-    FROM
-        (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) ORDER BY id) AS h
-        CROSS JOIN LATERAL (
-            SELECT id FROM eventkit_task
-            WHERE id = h.id AND token = h.token AND state = 'leased' AND (wake_at > :now) IS TRUE
-            FOR UPDATE
-        ) AS t
-)
+:with_held
 UPDATE eventkit_task
 SET wake_at = greatest(wake_at, :now + :lease::bigint * interval '1 ms')
 WHERE id = ANY (ARRAY(SELECT id FROM held))

@@ -15,13 +15,6 @@ INSERT INTO eventkit_task (queue, payload, headers, lane)
 SELECT :queue, :payload::json, :headers::json, :key::text
 FROM woken
 
--- name: OpenOutbox
-INSERT INTO eventkit_queue AS q (name, max_attempts, retry)
-VALUES (:queue, :max_attempts, :retry)
-ON CONFLICT (name) DO UPDATE
-SET max_attempts = coalesce(q.max_attempts, excluded.max_attempts), retry = coalesce(q.retry, excluded.retry)
-WHERE q.max_attempts IS NULL OR q.retry IS NULL
-
 -- The last column shows whether this transaction has the lane to itself until it ends.  Another one may have changed
 -- the lane just before, which only a later snapshot shows; so the next statement finds the first task.
 -- step: DrawTickets
@@ -119,17 +112,6 @@ WHERE id = ANY (:ids::bigint[])
 -- step: Unblock
 SELECT eventkit_unblock(:queue, :keys::text[])
 
--- As Ack, for a task whose lane stays as it is.
--- name: AckInOrder
-DELETE FROM eventkit_task
-WHERE
-    id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE AND key IS NULL
-    AND NOT EXISTS (
-        SELECT 1 FROM eventkit_queue
-        WHERE name = :queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
-    )
-RETURNING id
-
 -- name: ReadOutbox
 SELECT
     count(*) FILTER (WHERE state IN ('scheduled', 'ready')),
@@ -147,13 +129,6 @@ FROM (
 ) AS message
 
 -- Message ids that consumers have seen.
-
--- Of two transactions with the same message, the second waits for the end of the first.
--- name: See
-INSERT INTO eventkit_inbox (consumer, message_id)
-VALUES (:consumer, :message_id)
-ON CONFLICT (consumer, message_id) DO NOTHING
-RETURNING 1
 
 -- name: PruneInbox
 DELETE FROM eventkit_inbox

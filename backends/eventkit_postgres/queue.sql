@@ -7,42 +7,8 @@
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
     worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
 
--- name: GetTask
-SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
-
 -- name: FindTokens
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id = ANY (:ids::bigint[])
-
--- name: ListTasks
-SELECT :info
-FROM eventkit_task_now
-WHERE queue = :queue AND id > :after AND (:state::text IS NULL OR state = :state)
-ORDER BY id
-LIMIT :limit
-
--- Each half uses one index: ready tasks, and tasks due to become ready.
--- name: PeekTasks
-SELECT :info
-FROM (
-    (
-        SELECT * FROM eventkit_task_now
-        WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready'
-        ORDER BY priority DESC, run_at, id
-        LIMIT :limit
-    )
-    UNION ALL
-    SELECT * FROM eventkit_task_now
-    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
-) AS best
-ORDER BY priority DESC, best.run_at, id
-LIMIT :limit
-
--- name: ListDead
-SELECT :info
-FROM eventkit_task_now
-WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
-ORDER BY eventkit_task_now.finished_at DESC, id DESC
-LIMIT :limit
 
 -- name: ListDeadByError
 SELECT reason, error, count(*), eventkit_ms(min(finished_at)), eventkit_ms(max(finished_at)), max(id)
@@ -52,9 +18,16 @@ GROUP BY reason, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 
+-- part: counts
+    (
+        SELECT json_build_array(
+            scheduled, ready, leased, dead, done, due, due_ready, was_ready, due_dead, age, paused
+        )::text
+        FROM eventkit_counts(q.name, :limit)
+    )
+
 -- name: ReadStats
-SELECT scheduled, ready, leased, dead, done, due, due_ready, was_ready, due_dead, age, paused
-FROM eventkit_counts(:queue, :limit)
+SELECT :counts FROM (SELECT :queue::text AS name) AS q
 
 -- name: ReadSize
 SELECT eventkit_size(:queue)
@@ -138,33 +111,9 @@ ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
 RETURNING eventkit_wake('task', name)
 
--- The row is inserted or locked, so that of two concurrent calls the second begins with what the first wrote.
--- step: AddQueue
-INSERT INTO eventkit_queue (name)
-SELECT :queue::text
-WHERE
-    NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    AND NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
-    AND NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
-ON CONFLICT (name) DO NOTHING
-RETURNING name
-
--- name: FindQueue
-SELECT 1
-WHERE
-    EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue)
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
-
 -- Locks the settings until the transaction ends.
 -- step: HoldSettings
 INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO UPDATE SET name = excluded.name
-
--- name: ReadSettings
-SELECT max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
-FROM eventkit_queue
-WHERE name = :queue
 
 -- step: WriteSettings
 INSERT INTO eventkit_queue AS q (
@@ -207,41 +156,10 @@ SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 RETURNING id, lane
 
--- step: FindTasks
-SELECT 1
-WHERE
-    EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
-    OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
-    OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
-
--- step: DropTasks
-DELETE FROM eventkit_task WHERE queue = :queue
-
--- step: DropKeysOfQueue
-DELETE FROM eventkit_key WHERE queue = :queue
-
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_wake('task', name)
 
 -- Webhooks: tasks marked as such in the payload.
-
--- name: GetWebhook
-SELECT :info FROM eventkit_task_now WHERE id = :id AND job
-
--- name: ListWebhooks
-SELECT :info
-FROM eventkit_task_now
-WHERE job AND (:state::text IS NULL OR state = :state)
-ORDER BY id
-LIMIT :limit OFFSET :skip
-
--- name: ListWebhooksOf
-SELECT :info
-FROM eventkit_task_now
-WHERE job AND queue = :queue AND (:state::text IS NULL OR state = :state)
-ORDER BY id
-LIMIT :limit OFFSET :skip
 
 -- The history of tasks.  docs/contract.md defines the events and their fields.  The triggers call functions of the
 -- schema: all rows of a statement become events at once.
@@ -291,9 +209,6 @@ SET
         WHEN 'keep_unconsumed' = ANY (:given) THEN excluded.keep_unconsumed ELSE t.keep_unconsumed
     END
 
--- name: ReadStreamSettings
-SELECT keep, keep_count, keep_unconsumed FROM eventkit_topic WHERE name = :topic
-
 -- name: ConfigureChannel
 INSERT INTO eventkit_channel AS c (name, keep, keep_count)
 VALUES (:channel, CASE WHEN 'keep' = ANY (:given::text[]) THEN :keep::bigint ELSE 86400000 END, :keep_count)
@@ -302,14 +217,8 @@ SET
     keep = CASE WHEN 'keep' = ANY (:given) THEN excluded.keep ELSE c.keep END,
     keep_count = CASE WHEN 'keep_count' = ANY (:given) THEN excluded.keep_count ELSE c.keep_count END
 
--- name: ReadChannelSettings
-SELECT keep, keep_count FROM eventkit_channel WHERE name = :channel
-
 -- name: ConfigureInbox
 INSERT INTO eventkit_inbox_settings AS r (name, keep)
 VALUES (:consumer, :keep)
 ON CONFLICT (name) DO UPDATE
 SET keep = CASE WHEN 'keep' = ANY (:given::text[]) THEN excluded.keep ELSE r.keep END
-
--- name: ReadInboxSettings
-SELECT keep FROM eventkit_inbox_settings WHERE name = :consumer

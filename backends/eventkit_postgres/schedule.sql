@@ -45,20 +45,17 @@ SET
 WHERE name = :name
 RETURNING eventkit_wake('schedule', 'all')
 
--- name: RemoveSchedule
-DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
+-- part: schedule
+    name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
+    eventkit_ms(next_at)
 
 -- name: GetSchedule
-SELECT
-    name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
-    eventkit_ms(next_at), eventkit_ms(last_at), fired, skipped
+SELECT :schedule, eventkit_ms(last_at), fired, skipped
 FROM eventkit_schedule
 WHERE name = :name
 
 -- name: ListSchedules
-SELECT
-    name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
-    eventkit_ms(next_at), eventkit_ms(last_at), fired, skipped
+SELECT :schedule, eventkit_ms(last_at), fired, skipped
 FROM eventkit_schedule
 ORDER BY name COLLATE "C"
 
@@ -86,9 +83,7 @@ FROM
 
 -- Includes schedules whose next fire was set by a clock that was ahead by more than a second.
 -- name: Tick
-SELECT
-    name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
-    eventkit_ms(next_at), eventkit_ms(coalesce(eventkit_moment(:moment::bigint), :now))
+SELECT :schedule, eventkit_ms(coalesce(eventkit_moment(:moment::bigint), :now))
 FROM eventkit_schedule
 WHERE
     next_at <= coalesce(eventkit_moment(:moment::bigint), :now)
@@ -100,24 +95,12 @@ FOR UPDATE SKIP LOCKED
 -- The queue's bound does not apply: a refused fire would be lost.
 -- step: EnqueueFires
 WITH
-woken AS MATERIALIZED (
-    SELECT count(eventkit_wake('task', queue))
-    FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
-),
+:woken_queues,
 added AS (
-    INSERT INTO eventkit_task (
-        queue, payload, headers, priority, max_attempts, state, run_at, wake_at, expires_at, enqueued_at
-    )
-    SELECT
-        queue, payload, headers, priority, max_attempts,
-        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-        due,
-        eventkit_wakes_at(due, expires, now),
-        expires,
-        now
+    :insert_tasks
     FROM (
         SELECT
-            queue, payload::json, headers::json, priority, max_attempts,
+            queue, payload::json, headers::json, priority, max_attempts, NULL::text AS key,
             eventkit_moment(due) AS due, eventkit_moment(expires) AS expires, now
         FROM
             woken,
@@ -130,14 +113,7 @@ added AS (
     RETURNING id, queue, priority, state, run_at
 ),
 opened AS (
-    INSERT INTO eventkit_low_water (queue, priority, run_at)
-    SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
-    FROM added
-    WHERE state = 'ready'
-    GROUP BY queue, priority
-    HAVING
-        min(run_at) < :now
-        OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = added.queue AND l.priority = added.priority)
+    :lower_marks
 )
 SELECT id
 FROM added

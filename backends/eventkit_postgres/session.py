@@ -5,7 +5,7 @@ import math
 import re
 import select
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Self, TypeVar
@@ -19,6 +19,7 @@ from psycopg.waiting import Wait
 
 from eventkit.errors import EventkitError, Unavailable
 from eventkit.operations import Operation, Plan, Rows
+from eventkit.plans import Steps
 
 from .address import Address, shown
 
@@ -49,37 +50,6 @@ TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure, errors.Admin
 For a COMMIT this holds only for the first two: a server that shuts down or ends the session finishes the
 commit; after a crash of the server or the network, the outcome is unknown.
 """
-
-
-Steps = Generator[Any, Any, T]
-"""Steps of both flavours, which yield what a driver returns, and are sent the value."""
-
-
-def drive(steps: Steps[T]) -> T:
-    """Take *steps*, which yield values."""
-    try:
-        value = next(steps)
-        while True:
-            value = steps.send(value)
-    except StopIteration as done:
-        answer: T = done.value
-        return answer
-
-
-async def drive_async(steps: Steps[T]) -> T:
-    """Take *steps*, which yield awaitables."""
-    try:
-        awaitable = next(steps)
-        while True:
-            try:
-                value = await awaitable
-            except BaseException as error:
-                awaitable = steps.throw(error)
-            else:
-                awaitable = steps.send(value)
-    except StopIteration as done:
-        answer: T = done.value
-        return answer
 
 
 def planned(plan: Plan[T], fetch: Callable[[Operation[Any]], Steps[Rows]]) -> Steps[T]:

@@ -76,7 +76,7 @@ def _bytewise(column: Column) -> str:
 @cache
 def statements(schema: str) -> Statements:
     """Return the statements for eventkit's tables in *schema*."""
-    loaded = load("eventkit_postgres", lambda number: f"${number}", {"now": NOW}, of_table)
+    loaded = load("eventkit_postgres", lambda number: f"${number}", {"now": NOW}, of_table, common=True)
     return {
         heading: msgspec.structs.replace(statement, sql=qualified(statement.sql, schema))
         for heading, statement in loaded.items()

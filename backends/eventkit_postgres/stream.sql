@@ -31,11 +31,6 @@ WHERE topic = :topic AND dedup = ANY (:dedups::text[])
 SELECT id, key, payload, headers, created_ms
 FROM eventkit_events_after(:topic, :after, :limit)
 
--- step: ReadPrunedTo
-SELECT pruned_to
-FROM eventkit_topic
-WHERE name = :topic
-
 -- name: EventsAhead
 SELECT ready, due, now
 FROM eventkit_events_ahead(:topic, :after, :event, :created)
@@ -60,31 +55,19 @@ FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
     ORDER BY id DESC LIMIT 1
 )
 
--- name: ReadOffset
-SELECT position
-FROM eventkit_consumer
-WHERE topic = :topic AND name = :consumer
-
+-- With :created, only if the event is there; a pruned one still counts.
 -- name: SaveOffset
-SELECT 1 WHERE eventkit_move_offset(:topic, :consumer, :offset)
-
--- A pruned event still counts as existing.
--- name: SaveHandled
-INSERT INTO eventkit_consumer AS c (topic, name, position)
-SELECT :topic, :consumer, :offset
-WHERE
-    EXISTS (SELECT FROM eventkit_event WHERE id = :offset AND topic = :topic AND eventkit_ms(created_at) <= :created)
-    OR EXISTS (SELECT FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
-WHERE excluded.position > c.position
-RETURNING position
-
--- name: Seek
-INSERT INTO eventkit_consumer (topic, name, position)
-VALUES (:topic, :consumer, :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
+SELECT 1
+WHERE CASE
+    WHEN
+        :created::bigint IS NULL
+        OR EXISTS (
+            SELECT FROM eventkit_event WHERE id = :offset AND topic = :topic AND eventkit_ms(created_at) <= :created
+        )
+        OR EXISTS (SELECT FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
+    THEN eventkit_move_offset(:topic, :consumer, :offset)
+    ELSE false
+END
 
 -- name: ListConsumers
 SELECT
@@ -120,17 +103,6 @@ WHERE
     ) ELSE 9223372036854775807 END
     AND id <= (SELECT eventkit_settled('event', ARRAY[:topic]))
 
--- step: DropEvents
-DELETE FROM eventkit_event
-WHERE topic = :topic AND id <= :last
-RETURNING 1
-
--- step: RememberPruned
-INSERT INTO eventkit_topic AS t (name, pruned_to)
-VALUES (:topic, :last)
-ON CONFLICT (name) DO UPDATE
-SET pruned_to = greatest(t.pruned_to, excluded.pruned_to)
-
 -- The lease of a consumer name, which one holder has at a time.  A lease that ends later than any holder requests was
 -- taken by a clock that was ahead, and does not count.  A refused caller only reads, and locks no row.
 -- name: AcquireConsumer
@@ -156,11 +128,6 @@ RETURNING token
 DELETE FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING eventkit_wake('consumer', topic || ':' || consumer)
-
--- name: ReadConsumerHolder
-SELECT holder
-FROM eventkit_consumer_lease
-WHERE topic = :topic AND consumer = :consumer AND partition = :partition
 
 -- name: ConsumerAhead
 SELECT

@@ -71,37 +71,7 @@ UPDATE eventkit_queue
 SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
 RETURNING eventkit_wake('task', name)
 
--- name: ReadSchema
-SELECT version_num FROM eventkit_version
-
--- name: ReadCondition
-SELECT schema_hash, incomplete FROM eventkit_identity
-
--- name: MarkIncomplete
-UPDATE eventkit_identity SET incomplete = :what
-
 -- Housekeeping.
-
--- Skips from one queue to the next by the index, so that tasks that are not due cost nothing.
--- part: with_queues
-WITH RECURSIVE queues (name) AS (
-    SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
-    FROM queues AS q
-    WHERE q.name IS NOT NULL
-)
-
--- name: FindDueQueues
-:with_queues
-SELECT name
-FROM queues
-WHERE
-    name IS NOT NULL
-    AND EXISTS (
-        SELECT 1 FROM eventkit_task AS t
-        WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
-    )
 
 -- Rows locked by another transaction are skipped, here and below.
 
@@ -255,25 +225,9 @@ RETURNING 1
 
 -- Bulk reads.  The end of a range is settled before the range is read, so any later snapshot is complete.
 
--- name: ReadIdentity
-SELECT id FROM eventkit_identity
-
--- Skips from one name to the next by the index.
 -- name: ListTopics
-WITH RECURSIVE publishing (name) AS (
-    (SELECT topic FROM eventkit_event ORDER BY topic LIMIT 1)
-    UNION ALL
-    SELECT (SELECT e.topic FROM eventkit_event AS e WHERE e.topic > p.name ORDER BY e.topic LIMIT 1)
-    FROM publishing AS p WHERE p.name IS NOT NULL
-)
-SELECT name FROM (
-    SELECT name FROM publishing WHERE name IS NOT NULL
-    UNION
-    SELECT name FROM eventkit_topic
-    UNION
-    SELECT topic FROM eventkit_consumer
-) AS topics
-ORDER BY name COLLATE "C"
+WITH RECURSIVE :all_topics
+SELECT name FROM topics ORDER BY name COLLATE "C"
 
 -- name: ReadExtent
 SELECT
@@ -282,16 +236,6 @@ SELECT
     OR EXISTS (SELECT 1 FROM eventkit_consumer WHERE topic = :topic),
     coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
     eventkit_head(:topic)
-
--- name: FindEnd
-SELECT max(id), count(*)
-FROM (
-    SELECT id
-    FROM eventkit_event
-    WHERE topic = :topic AND id > :after AND id <= :last
-    ORDER BY id
-    LIMIT :most
-) AS events
 
 -- name: FetchEvents
 -- As text, because psycopg decodes json; the time is not converted, because Arrow converts millions of them faster.
@@ -304,17 +248,6 @@ WHERE
     AND (:before::bigint IS NULL OR created_at < eventkit_moment(:before::bigint))
 ORDER BY id
 LIMIT :limit
-
--- name: FetchStanding
-SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0) AS pruned_to
-FROM eventkit_identity
-
--- name: ReadTaskNumbers
-SELECT coalesce((SELECT min(id) FROM eventkit_task), 1) - 1, coalesce((SELECT max(id) FROM eventkit_task), 0)
-
--- name: FindTaskEnd
-SELECT max(id), count(*)
-FROM (SELECT id FROM eventkit_task WHERE id > :after AND id <= :last ORDER BY id LIMIT :most) AS tasks
 
 -- name: FetchTasks
 SELECT

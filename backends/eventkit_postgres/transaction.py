@@ -5,7 +5,6 @@ are raised unchanged.
 """
 
 import re
-import sys
 from functools import cache
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -16,10 +15,11 @@ from psycopg.rows import tuple_row
 
 from eventkit.errors import ForeignTransaction
 from eventkit.operations import Operation, Rows
-from eventkit.transaction import NO_ASYNC, driver_of, is_django
+from eventkit.plans import Steps
+from eventkit.transaction import NO_ASYNC, OF_SEVERAL, driver_of, is_django, sqlalchemy_connection
 
 from .address import Address, qualified, shown
-from .session import Steps, planned
+from .session import planned
 from .statements import Statements, columns, fetch, fetch_async, is_single, parameters
 
 T = TypeVar("T")
@@ -27,8 +27,6 @@ Identity = tuple[Any, ...]
 
 _QUIET = "SELECT set_config('eventkit.notify_off', 'on', true)"
 """A transaction that has notified cannot be prepared.  Set in each call, because a savepoint may have undone it."""
-
-_OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
 
 
 class Psycopg2:
@@ -152,7 +150,7 @@ class Home:
             place = f"{driver.info.dbname!r} at {driver.info.host}:{driver.info.port}"
         return ForeignTransaction(
             f"tx= belongs to the database {place}, and the kit to schema {self._address.schema!r} of "
-            f"{shown(self._address.url)}: use a session of the kit's database, or a kit of the session's{_OF_SEVERAL}"
+            f"{shown(self._address.url)}: use a session of the kit's database, or a kit of the session's{OF_SEVERAL}"
         )
 
 
@@ -166,27 +164,12 @@ def unwrap(tx: Any, awaited: bool) -> Steps[Any]:
         if tx._tpc:
             yield tx.execute(_QUIET)
         return _begun(tx)
-    if ("sqlalchemy.ext.asyncio" if awaited else "sqlalchemy") in sys.modules:
-        from sqlalchemy.exc import UnboundExecutionError
-
-        sessions, connection = _of_sqlalchemy(awaited)
-        if isinstance(tx, sessions):
-            try:
-                tx = yield tx.connection()
-            except UnboundExecutionError as error:
-                raise _unbound() from error
-        if isinstance(tx, connection):
-            if tx.dialect.is_async and not awaited:
-                raise TypeError(
-                    "tx= is a transaction of an async engine, which a kit of eventkit.connect() cannot await: "
-                    "await the call of a kit of eventkit.connect_async(), outside of run_sync()"
-                )
-            if not tx.in_transaction():
-                yield tx.begin()
-            driver = yield tx.run_sync(_postgres_driver) if awaited else _postgres_driver(tx)
-            if other := _OTHERS.get(tx.dialect.driver):
-                return _begun(other(tx))
-            return (yield from unwrap(driver, awaited))
+    connection = yield from sqlalchemy_connection(tx, awaited, "postgresql", "Postgres")
+    if connection is not None:
+        driver = yield connection.run_sync(_driver) if awaited else _driver(connection)
+        if other := _OTHERS.get(connection.dialect.driver):
+            return _begun(other(connection))
+        return (yield from unwrap(driver, awaited))
     if is_django(tx):
         if awaited:
             raise TypeError(NO_ASYNC)
@@ -197,18 +180,6 @@ def unwrap(tx: Any, awaited: bool) -> Steps[Any]:
         else "Session, scoped_session or Connection on psycopg or psycopg2, a psycopg.Connection, Django's connection"
     )
     raise TypeError(f"tx= is a SQLAlchemy {accepted}, or what kit.transaction() gives; not {_kind(tx)}")
-
-
-def _of_sqlalchemy(awaited: bool) -> tuple[Any, Any]:
-    """Return the types of sessions, and of a connection."""
-    if awaited:
-        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-
-        return (AsyncSession, async_scoped_session), AsyncConnection
-    from sqlalchemy import Connection
-    from sqlalchemy.orm import Session, scoped_session
-
-    return (Session, scoped_session), Connection
 
 
 def execute_in(driver: Any, known: Statements, operation: Operation[T]) -> Steps[T]:
@@ -265,21 +236,9 @@ def _kind(tx: Any) -> str:
     return type(tx).__name__
 
 
-def _unbound() -> ValueError:
-    return ValueError(
-        "tx= is a session with several engines, which does not say whose transaction is meant: pass "
-        'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
-    )
-
-
-def _postgres_driver(connection: Any) -> Any:
+def _driver(connection: Any) -> Any:
     from sqlalchemy.engine import TwoPhaseTransaction
 
-    if connection.dialect.name != "postgresql":
-        raise ForeignTransaction(
-            f"tx= is a transaction on {connection.engine.url.render_as_string()}, which is not Postgres: "
-            f"use the session of the database that the kit is connected to{_OF_SEVERAL}"
-        )
     if isinstance(connection.get_transaction(), TwoPhaseTransaction):
         connection.exec_driver_sql(_QUIET)
     return connection.connection.driver_connection

@@ -1,39 +1,21 @@
 -- Workers.
 
--- step: SaveWorker
-INSERT INTO eventkit_worker (name, queues, slots, running)
-VALUES (:name, :queues, :slots, :running)
-ON CONFLICT (name) DO UPDATE
-SET queues = excluded.queues, slots = excluded.slots, running = excluded.running, seen_at = :now
-
 -- step: DropWorkers
 DELETE FROM eventkit_worker WHERE seen_at <= :now - :older_than::bigint * interval '1 ms'
 
--- name: SignOff
-DELETE FROM eventkit_worker WHERE name = :name
-
--- Skips from one queue to the next by the index, so that scheduled tasks are not scanned.
 -- name: ListWorkers
-WITH RECURSIVE
-clock (now) AS (SELECT :now),
-waking (name) AS (
-    SELECT ''
-    UNION ALL
-    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > w.name)
-    FROM waking AS w
-    WHERE w.name IS NOT NULL
-)
+:with_queues
 SELECT
     name, queues, slots, running, 0::bigint, eventkit_ms(started_at), eventkit_ms(seen_at), NULL::bigint,
-    seen_at > now - :alive::bigint * interval '1 ms'
-FROM clock, eventkit_worker
+    seen_at > :now - :alive::bigint * interval '1 ms'
+FROM eventkit_worker
 UNION ALL
 (
     SELECT worker, json_build_array(queue)::text, NULL, NULL, count(*), NULL, NULL, eventkit_ms(min(claimed_at)), false
     FROM (
         SELECT t.worker, t.queue, t.claimed_at
-        FROM waking AS w, eventkit_task AS t
-        WHERE t.queue = w.name AND t.state = 'leased' AND t.wake_at > :now AND t.worker IS NOT NULL
+        FROM queues AS q, eventkit_task AS t
+        WHERE t.queue = q.name AND t.state = 'leased' AND t.wake_at > :now AND t.worker IS NOT NULL
         LIMIT :limit
     ) AS few
     GROUP BY worker, queue

@@ -82,18 +82,7 @@ def _prepare(address: Address, create: bool, incomplete: bool) -> None:
         if version is None and create:
             eventkit_migrations.upgrade(address.url)
             version = _version(address, incomplete)
-    head = eventkit_migrations.HEAD
-    if version is None:
-        found, remedy = "no eventkit schema", f"run python -m eventkit_migrations upgrade {address.url}"
-    elif version < head:
-        found = f"the eventkit schema of revision {version}, older than this code's {head}"
-        remedy = f"run python -m eventkit_migrations upgrade {address.url}"
-    elif version > head:
-        found = f"the eventkit schema of revision {version}, newer than this code's {head}"
-        remedy = "install a newer eventkit"
-    else:
-        return
-    raise NotMigrated(f"{path} has {found}: {remedy}")
+    eventkit_migrations.check(path, address.url, version)
 
 
 def _version(address: Address, incomplete: bool) -> str | None:

@@ -7,20 +7,8 @@ FROM json_each(:events)
 WHERE true
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
--- part: insert
-INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
-)
-SELECT
-    queue, payload, headers, priority, max_attempts, key,
-    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-    due,
-    CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
-    expires,
-    now
-
 -- name: EnqueueAll
-:insert
+:insert_tasks
 FROM (
     SELECT
         value ->> 0 AS queue, value ->> 1 AS payload, value ->> 2 AS headers, value ->> 3 AS priority,
@@ -52,9 +40,6 @@ VALUES (:writer, :batch, :attempt, :part, :position, :topic, :events)
 INSERT INTO eventkit_staged_rows (writer, batch, attempt, part, position, name, rows)
 VALUES (:writer, :batch, :attempt, :part, :position, :queue, :tasks)
 
--- name: DropStaged
-DELETE FROM eventkit_staged_rows WHERE writer = :writer AND batch <= :batch
-
 -- name: MarkWritten
 INSERT INTO eventkit_written_batch (writer, batch, expires_at)
 VALUES (:writer, :batch, :now + :keep)
@@ -62,18 +47,6 @@ ON CONFLICT (writer) DO UPDATE
 SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
 WHERE excluded.batch > eventkit_written_batch.batch
 RETURNING batch
-
--- name: MoveMark
-INSERT INTO eventkit_written_batch (writer, batch)
-SELECT :writer, :to
-WHERE :after = 0 OR EXISTS (SELECT 1 FROM eventkit_written_batch WHERE writer = :writer)
-ON CONFLICT (writer) DO UPDATE
-SET batch = excluded.batch, written_at = :now
-WHERE eventkit_written_batch.batch = :after
-RETURNING batch
-
--- name: ReadMark
-SELECT batch FROM eventkit_written_batch WHERE writer = :writer
 
 -- step: LockStaged
 SELECT 1
@@ -97,7 +70,7 @@ ORDER BY s.part, s.position
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
 -- step: EnqueueStaged
-:insert
+:insert_tasks
 FROM (
     SELECT
         :queue AS queue, r.value ->> 0 AS payload, r.value ->> 1 AS headers, r.value ->> 2 AS priority,
@@ -125,26 +98,6 @@ RETURNING 1
 
 -- Archives.  Events pruned before a topic's first archive count as archived.
 
--- name: OpenArchive
-INSERT INTO eventkit_lake (topic, location, format, epoch, covered)
-VALUES (
-    :topic, :location, coalesce(:format, 'parquet'), 1,
-    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
-)
-ON CONFLICT (topic) DO UPDATE
-SET epoch = epoch + 1, format = coalesce(:format, format), updated_at = :now
-WHERE location = excluded.location AND format IN ('parquet', coalesce(:format, format))
-RETURNING epoch, covered
-
--- name: AdoptArchive
-UPDATE eventkit_lake SET epoch = max(epoch, :epoch) WHERE topic = :topic
-
--- name: ReadArchive
-SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
-FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
-WHERE l.topic = :topic
-ORDER BY f.first, f.path
-
 -- name: ListArchives
 SELECT
     l.topic, l.location, l.format, l.covered,
@@ -153,20 +106,11 @@ FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic A
 GROUP BY l.topic
 ORDER BY l.topic
 
--- step: CoverArchive
-UPDATE eventkit_lake
-SET covered = :last, updated_at = :now
-WHERE topic = :topic AND epoch = :epoch AND covered = :after
-RETURNING covered
-
 -- step: AddFiles
 INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest)
 SELECT
     :topic, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
 FROM json_each(:files)
-
--- step: HoldArchive
-UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
 
 -- step: RetireFiles
 UPDATE eventkit_lake_file
@@ -176,9 +120,6 @@ RETURNING path
 
 -- name: FindRetired
 SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace
-
--- name: ListPaths
-SELECT path FROM eventkit_lake_file WHERE topic = :topic
 
 -- name: ForgetFiles
 DELETE FROM eventkit_lake_file
@@ -216,9 +157,3 @@ FROM json_each(:sums)
 WHERE true
 ON CONFLICT (subject, name, hour, measure) DO UPDATE
 SET amount = eventkit_rollup.amount + excluded.amount
-
--- name: ReadSums
-SELECT subject, name, hour, measure, amount
-FROM eventkit_rollup
-WHERE hour >= :since AND hour < :before
-ORDER BY subject, name, hour, measure

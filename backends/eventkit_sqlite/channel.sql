@@ -56,8 +56,3 @@ WHERE
             (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
         ) END
     )
-
--- step: DropNotifications
-DELETE FROM eventkit_notification
-WHERE channel = :channel AND id <= :last
-RETURNING 1

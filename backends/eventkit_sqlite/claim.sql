@@ -2,14 +2,17 @@
 --
 -- Text is read as bytes: text that is not UTF-8, which plain SQL may store, would make a driver and every claim fail.
 
--- `due` reads the wake index once for each state in which a task can become due.
--- step: ReadGate
-SELECT
+-- part: gate
     coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
     q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
     CASE WHEN q.max_running IS NOT NULL THEN (
         SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
-    ) END,
+    ) END
+
+-- `due` reads the wake index once for each state in which a task can become due.
+-- step: ReadGate
+SELECT
+    :gate,
     EXISTS (
         SELECT 1 FROM eventkit_task
         WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= now
@@ -68,6 +71,10 @@ RETURNING
     coalesce(max_attempts, (SELECT max_attempts FROM eventkit_queue WHERE name = :queue), 3),
     run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed
 
+-- part: leased
+    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
+    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
+
 -- Expired tasks are excluded, because Promote marks only a limited number of them dead at once.
 -- step: Lease
 UPDATE eventkit_task
@@ -80,9 +87,7 @@ WHERE id IN (
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
 )
-RETURNING
-    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
-    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
+RETURNING :leased
 
 -- step: SpendTokens
 UPDATE eventkit_queue
@@ -91,11 +96,7 @@ WHERE name = :queue
 
 -- name: TasksAhead
 SELECT
-    coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
-    q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
-    CASE WHEN q.max_running IS NOT NULL THEN (
-        SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
-    ) END,
+    :gate,
     coalesce(wake_at <= now, 0),
     now,
     EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready'),

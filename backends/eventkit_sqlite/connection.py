@@ -42,10 +42,6 @@ class BaseConnection:
         self._process = os.getpid()
         self._closed = False
 
-    def rouse(self) -> None:
-        """Make every `sleep` check again."""
-        self._file.watcher.wake_all()
-
     def forked(self) -> None:
         """Refuse further calls in a forked child, and leave the resources of the parent alone."""
         self._closed = self.closing = True

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from eventkit_migrations import database
 
 from eventkit.errors import Busy
 
@@ -20,12 +21,10 @@ TIMEOUT = 30.0
 """Seconds to wait for other processes that change the same schema."""
 
 
-class Schema:
+class Schema(database.Schema):
     """The tables of one file, for migrations; see `eventkit_migrations.database.Schema`."""
 
     scheme = dialect = "sqlite"
-    name = None
-    functions_hash = None
 
     def __init__(self, url: str | None = None) -> None:
         self._url = url or ""
@@ -35,28 +34,6 @@ class Schema:
         # SQLite stores the text of a definition unchanged, and shows it in .schema.
         parts = files("eventkit_sqlite").joinpath(f"schema_{revision}.sql").read_text("utf-8").strip().split("\n\n")
         return [part for part in parts if not part.startswith("--")]
-
-    def dropped(self, revision: str) -> list[str]:
-        """Return the statements that drop the tables of a revision."""
-        made = re.findall(r"^CREATE (VIEW|TABLE) (\w+)", "\n".join(self.tables(revision)), re.MULTILINE)
-        return [f"DROP {kind} {name}" for kind, name in reversed(made)]
-
-    def functions(self, replace: bool = False) -> list[str]:
-        """Return no statements: the functions are those of a connection."""
-        return []
-
-    functions_dropped = functions
-
-    def prepared(self, statement: str) -> str:
-        """Return the statement, because a file has no schemas."""
-        return statement
-
-    escaped = prepared
-
-    def lock(self, connection: Connection) -> None:
-        """Do nothing: the transaction began with the write lock."""
-
-    make_room = lock
 
     def exists(self) -> bool:
         """Return whether the database exists, without creating it."""

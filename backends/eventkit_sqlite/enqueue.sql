@@ -1,16 +1,17 @@
 -- Enqueueing.  Two partial indexes count the tasks that max_size bounds: ready tasks, and those with a
 -- wake_at (scheduled and leased ones, and ready ones that expire, which count once).
 
+-- part: size
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+
 -- The statement reads the bound itself, and counts only where there is one.
 -- name: Enqueue
 INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
 SELECT :queue, :payload, :headers, :priority, :max_attempts
 WHERE NOT EXISTS (
     SELECT 1 FROM eventkit_queue
-    WHERE name = :queue AND max_size IS NOT NULL AND max_size <= (
-        (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-        + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
-    )
+    WHERE name = :queue AND max_size IS NOT NULL AND max_size <= (:size)
 )
 RETURNING id
 
@@ -21,20 +22,23 @@ FROM json_each(:payloads)
 WHERE NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue AND max_size IS NOT NULL)
 RETURNING id
 
--- name: EnqueueMany
+-- part: insert_tasks
 INSERT INTO eventkit_task (
     queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
 )
 SELECT
-    :queue, payload, headers, priority, max_attempts, key,
+    queue, payload, headers, priority, max_attempts, key,
     CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
     due,
     CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
     expires,
     now
+
+-- name: EnqueueMany
+:insert_tasks
 FROM (
     SELECT
-        value ->> 0 AS payload, value ->> 1 AS headers, value ->> 2 AS priority, value ->> 3 AS max_attempts,
+        :queue AS queue, value ->> 0 AS payload, value ->> 1 AS headers, value ->> 2 AS priority, value ->> 3 AS max_attempts,
         value ->> 4 AS key,
         coalesce(now + (value ->> 5), value ->> 6, now) AS due,
         coalesce(now + (value ->> 7), value ->> 8) AS expires,
@@ -58,17 +62,12 @@ WHERE
     AND NOT EXISTS (SELECT 1 FROM eventkit_task AS t WHERE t.queue = k.queue AND t.key = k.key AND t.state <> 'done')
 
 -- step: ReadRoom
-SELECT
-    max_size,
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+SELECT max_size, :size
 FROM eventkit_queue
 WHERE name = :queue AND max_size IS NOT NULL
 
 -- name: RoomAhead
 SELECT NOT EXISTS (
     SELECT 1 FROM eventkit_queue
-    WHERE name = :queue AND max_size IS NOT NULL AND max_size < :count
-        + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-        + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+    WHERE name = :queue AND max_size IS NOT NULL AND max_size < :count + :size
 )

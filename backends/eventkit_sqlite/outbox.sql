@@ -7,13 +7,6 @@
 INSERT INTO eventkit_task (queue, payload, headers, lane)
 VALUES (:queue, :payload, :headers, :key)
 
--- name: OpenOutbox
-INSERT INTO eventkit_queue (name, max_attempts, retry)
-VALUES (:queue, :max_attempts, :retry)
-ON CONFLICT (name) DO UPDATE
-SET max_attempts = coalesce(max_attempts, excluded.max_attempts), retry = coalesce(retry, excluded.retry)
-WHERE max_attempts IS NULL OR retry IS NULL
-
 -- The writer has all lanes to itself.
 -- step: DrawTickets
 SELECT id, lane, 1
@@ -44,9 +37,7 @@ WHERE
     )
     AND (state = 'ready' OR state = 'scheduled' AND run_at <= :now)
     AND (expires_at IS NULL OR expires_at > :now)
-RETURNING
-    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
-    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
+RETURNING :leased
 
 -- A held task is checked again after waiting for twice as long, so that none waits forever for a vanished process and
 -- long waits cost little.  A task with no task before it is not held.
@@ -97,14 +88,6 @@ WHERE
     )
     AND state = 'scheduled' AND run_at <= :now
 
--- As Ack, for a task whose lane stays as it is.
--- name: AckInOrder
-DELETE FROM eventkit_task
-WHERE
-    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
-    AND NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue AND keep_done IS NOT NULL)
-RETURNING id
-
 -- name: ReadOutbox
 SELECT
     count(*) FILTER (WHERE state IN ('scheduled', 'ready')),
@@ -122,13 +105,6 @@ FROM (
 )
 
 -- Message ids that consumers have seen.
-
--- Of two transactions with the same message, the second waits for the end of the first.
--- name: See
-INSERT INTO eventkit_inbox (consumer, message_id)
-VALUES (:consumer, :message_id)
-ON CONFLICT (consumer, message_id) DO NOTHING
-RETURNING 1
 
 -- name: PruneInbox
 DELETE FROM eventkit_inbox

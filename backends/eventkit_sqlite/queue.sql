@@ -6,42 +6,8 @@
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
     run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 
--- name: GetTask
-SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
-
 -- name: FindTokens
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
-
--- name: ListTasks
-SELECT :info
-FROM eventkit_task_now
-WHERE queue = :queue AND id > :after AND (:state IS NULL OR state = :state)
-ORDER BY id
-LIMIT :limit
-
--- Each half uses one index: ready tasks, and tasks due to become ready.
--- name: PeekTasks
-SELECT :info
-FROM (
-    SELECT * FROM (
-        SELECT * FROM eventkit_task_now
-        WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready'
-        ORDER BY priority DESC, run_at, id
-        LIMIT :limit
-    )
-    UNION ALL
-    SELECT * FROM eventkit_task_now
-    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
-)
-ORDER BY priority DESC, run_at, id
-LIMIT :limit
-
--- name: ListDead
-SELECT :info
-FROM eventkit_task_now
-WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
-ORDER BY finished_at DESC, id DESC
-LIMIT :limit
 
 -- name: ListDeadByError
 SELECT reason, error, count(*), min(finished_at), max(finished_at), max(id)
@@ -53,52 +19,57 @@ LIMIT :limit
 
 -- The ready index gives the oldest task of each priority; the recursion skips from one priority to the next.
 -- Nothing is counted beyond :limit, so the cost does not grow with the queue.
--- name: ReadStats
-WITH RECURSIVE
-clock (now) AS (SELECT :now),
-due (stored_state, state, run_at) AS (
-    SELECT stored_state, state, run_at
-    FROM eventkit_task_now
-    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
-    LIMIT :limit
-),
-priorities (priority) AS (
-    SELECT max(priority) FROM eventkit_task WHERE queue = :queue AND state = 'ready'
-    UNION ALL
-    SELECT (SELECT max(t.priority) FROM eventkit_task AS t WHERE t.queue = :queue AND t.state = 'ready' AND t.priority < p.priority)
-    FROM priorities AS p
-    WHERE p.priority IS NOT NULL
-)
-SELECT
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > :now LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready' LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit)),
-    (SELECT count(*) FROM due),
-    (SELECT count(*) FROM due WHERE state = 'ready'),
-    (SELECT count(*) FROM due WHERE stored_state = 'ready'),
-    (SELECT count(*) FROM due WHERE state = 'dead'),
-    now - (
-        SELECT min(run_at) FROM (
-            SELECT (
-                SELECT min(t.run_at) FROM eventkit_task AS t
-                WHERE
-                    t.queue = :queue AND t.state = 'ready' AND t.priority = p.priority
-                    AND (t.expires_at IS NULL OR t.expires_at > now)
-            ) AS run_at
-            FROM priorities AS p
+-- part: counts
+    (
+        WITH RECURSIVE
+        due (stored_state, state, run_at) AS (
+            SELECT stored_state, state, run_at
+            FROM eventkit_task_now
+            WHERE queue = q.name AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+            LIMIT :limit
+        ),
+        priorities (priority) AS (
+            SELECT max(priority) FROM eventkit_task WHERE queue = q.name AND state = 'ready'
             UNION ALL
-            SELECT run_at FROM due WHERE state = 'ready'
+            SELECT (
+                SELECT max(t.priority) FROM eventkit_task AS t
+                WHERE t.queue = q.name AND t.state = 'ready' AND t.priority < p.priority
+            )
+            FROM priorities AS p
+            WHERE p.priority IS NOT NULL
         )
-    ),
-    coalesce((SELECT paused FROM eventkit_queue WHERE name = :queue), 0)
-FROM clock
+        SELECT json_array(
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'scheduled' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'ready' LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'leased' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+            (SELECT count(*) FROM due),
+            (SELECT count(*) FROM due WHERE state = 'ready'),
+            (SELECT count(*) FROM due WHERE stored_state = 'ready'),
+            (SELECT count(*) FROM due WHERE state = 'dead'),
+            :now - (
+                SELECT min(run_at) FROM (
+                    SELECT (
+                        SELECT min(t.run_at) FROM eventkit_task AS t
+                        WHERE
+                            t.queue = q.name AND t.state = 'ready' AND t.priority = p.priority
+                            AND (t.expires_at IS NULL OR t.expires_at > :now)
+                    ) AS run_at
+                    FROM priorities AS p
+                    UNION ALL
+                    SELECT run_at FROM due WHERE state = 'ready'
+                ) AS oldest
+            ),
+            coalesce((SELECT paused FROM eventkit_queue WHERE name = q.name), 0)
+        )
+    )
+
+-- name: ReadStats
+SELECT :counts FROM (SELECT :queue AS name) AS q
 
 -- name: ReadSize
-SELECT
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+SELECT :size
 
 -- name: ReadNextDue
 SELECT min(moment)
@@ -146,33 +117,9 @@ VALUES (:queue, :paused)
 ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
 
--- step: AddQueue
-INSERT INTO eventkit_queue (name)
-SELECT :queue
-WHERE
-    NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    AND NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
-    AND NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
-ON CONFLICT (name) DO NOTHING
-RETURNING name
-
--- name: FindQueue
-SELECT 1
-WHERE
-    EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue)
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
-
 -- Locks the settings until the transaction ends.
 -- step: HoldSettings
 INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
-
--- name: ReadSettings
-SELECT
-    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
-FROM eventkit_queue
-WHERE name = :queue
 
 -- step: WriteSettings
 INSERT INTO eventkit_queue (
@@ -204,41 +151,10 @@ WHERE
     )
 RETURNING id, lane
 
--- step: FindTasks
-SELECT 1
-WHERE
-    EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
-
--- step: DropTasks
-DELETE FROM eventkit_task WHERE queue = :queue
-
--- step: DropKeysOfQueue
-DELETE FROM eventkit_key WHERE queue = :queue
-
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue
 
 -- Webhooks: tasks marked as such in the payload.
-
--- name: GetWebhook
-SELECT :info FROM eventkit_task_now WHERE id = :id AND job
-
--- name: ListWebhooks
-SELECT :info
-FROM eventkit_task_now
-WHERE job AND (:state IS NULL OR state = :state)
-ORDER BY id
-LIMIT :limit OFFSET :skip
-
--- name: ListWebhooksOf
-SELECT :info
-FROM eventkit_task_now
-WHERE job AND queue = :queue AND (:state IS NULL OR state = :state)
-ORDER BY id
-LIMIT :limit OFFSET :skip
 
 -- The history of tasks.  docs/contract.md defines the events and their fields.
 --
@@ -342,9 +258,6 @@ SET
         'keep_unconsumed' IN (SELECT value FROM json_each(:given)), excluded.keep_unconsumed, keep_unconsumed
     )
 
--- name: ReadStreamSettings
-SELECT keep, keep_count, keep_unconsumed FROM eventkit_topic WHERE name = :topic
-
 -- name: ConfigureChannel
 INSERT INTO eventkit_channel (name, keep, keep_count)
 VALUES (
@@ -355,14 +268,8 @@ SET
     keep = iif('keep' IN (SELECT value FROM json_each(:given)), excluded.keep, keep),
     keep_count = iif('keep_count' IN (SELECT value FROM json_each(:given)), excluded.keep_count, keep_count)
 
--- name: ReadChannelSettings
-SELECT keep, keep_count FROM eventkit_channel WHERE name = :channel
-
 -- name: ConfigureInbox
 INSERT INTO eventkit_inbox_settings (name, keep)
 VALUES (:consumer, :keep)
 ON CONFLICT (name) DO UPDATE
 SET keep = iif('keep' IN (SELECT value FROM json_each(:given)), excluded.keep, keep)
-
--- name: ReadInboxSettings
-SELECT keep FROM eventkit_inbox_settings WHERE name = :consumer

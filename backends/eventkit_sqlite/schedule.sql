@@ -39,20 +39,16 @@ SET
     timed_at = iif(next_at = :next_at, timed_at, :now)
 WHERE name = :name
 
--- name: RemoveSchedule
-DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
+-- part: schedule
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at
 
 -- name: GetSchedule
-SELECT
-    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, last_at,
-    fired, skipped
+SELECT :schedule, last_at, fired, skipped
 FROM eventkit_schedule
 WHERE name = :name
 
 -- name: ListSchedules
-SELECT
-    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, last_at,
-    fired, skipped
+SELECT :schedule, last_at, fired, skipped
 FROM eventkit_schedule
 ORDER BY name
 
@@ -69,9 +65,7 @@ FROM (SELECT :now AS now, (SELECT min(next_at) FROM eventkit_schedule) AS soones
 
 -- Includes schedules whose next fire was set by a clock that was ahead by more than a second.
 -- name: Tick
-SELECT
-    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at,
-    coalesce(:moment, :now)
+SELECT :schedule, coalesce(:moment, :now)
 FROM eventkit_schedule
 WHERE
     next_at <= coalesce(:moment, :now)
@@ -81,20 +75,11 @@ LIMIT :limit
 
 -- The queue's bound does not apply: a refused fire would be lost.
 -- step: EnqueueFires
-INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, state, run_at, wake_at, expires_at, enqueued_at
-)
-SELECT
-    queue, payload, headers, priority, max_attempts,
-    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-    due,
-    CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
-    expires,
-    now
+:insert_tasks
 FROM (
     SELECT
         value ->> 0 AS queue, value ->> 1 AS payload, value ->> 2 AS headers, value ->> 3 AS priority,
-        value ->> 4 AS max_attempts, value ->> 5 AS due, value ->> 6 AS expires, now
+        value ->> 4 AS max_attempts, NULL AS key, value ->> 5 AS due, value ->> 6 AS expires, now
     FROM (SELECT :now AS now), json_each(:tasks)
 )
 RETURNING id

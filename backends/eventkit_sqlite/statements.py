@@ -32,7 +32,7 @@ def of_table(table: Table) -> dict[str, str]:
     }
 
 
-STATEMENTS = load("eventkit_sqlite", lambda number: f"?{number}", {"now": NOW}, of_table)
+STATEMENTS = load("eventkit_sqlite", lambda number: f"?{number}", {"now": NOW}, of_table, common=True)
 
 _encode = msgspec.json.Encoder().encode
 

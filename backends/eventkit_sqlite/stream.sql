@@ -32,11 +32,6 @@ WHERE topic = :topic AND id > :after
 ORDER BY id
 LIMIT :limit
 
--- step: ReadPrunedTo
-SELECT pruned_to
-FROM eventkit_topic
-WHERE name = :topic
-
 -- name: EventsAhead
 SELECT
     EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic AND id > :after)
@@ -90,36 +85,18 @@ FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
     ORDER BY id DESC LIMIT 1
 )
 
--- name: ReadOffset
-SELECT position
-FROM eventkit_consumer
-WHERE topic = :topic AND name = :consumer
-
+-- With :created, only if the event is there; a pruned one still counts.
 -- name: SaveOffset
-INSERT INTO eventkit_consumer (topic, name, position)
-VALUES (:topic, :consumer, :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
-WHERE excluded.position > eventkit_consumer.position
-RETURNING position
-
--- A pruned event still counts as existing.
--- name: SaveHandled
 INSERT INTO eventkit_consumer (topic, name, position)
 SELECT :topic, :consumer, :offset
 WHERE
-    EXISTS (SELECT 1 FROM eventkit_event WHERE id = :offset AND topic = :topic AND created_at <= :created)
+    :created IS NULL
+    OR EXISTS (SELECT 1 FROM eventkit_event WHERE id = :offset AND topic = :topic AND created_at <= :created)
     OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now
 WHERE excluded.position > eventkit_consumer.position
 RETURNING position
-
--- name: Seek
-INSERT INTO eventkit_consumer (topic, name, position)
-VALUES (:topic, :consumer, :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
 
 -- name: ListConsumers
 SELECT
@@ -154,17 +131,6 @@ WHERE
         (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
     ) ELSE 9223372036854775807 END
 
--- step: DropEvents
-DELETE FROM eventkit_event
-WHERE topic = :topic AND id <= :last
-RETURNING 1
-
--- step: RememberPruned
-INSERT INTO eventkit_topic (name, pruned_to)
-VALUES (:topic, :last)
-ON CONFLICT (name) DO UPDATE
-SET pruned_to = max(pruned_to, excluded.pruned_to)
-
 -- The lease of a consumer name, which one holder has at a time.  A lease that ends later than any holder requests was
 -- taken by a clock that was ahead, and does not count.
 -- name: AcquireConsumer
@@ -185,11 +151,6 @@ RETURNING token
 DELETE FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
-
--- name: ReadConsumerHolder
-SELECT holder
-FROM eventkit_consumer_lease
-WHERE topic = :topic AND consumer = :consumer AND partition = :partition
 
 -- name: ConsumerAhead
 SELECT

@@ -28,37 +28,7 @@ FROM
     ) AS n
     LEFT JOIN sqlite_sequence AS s ON s.name = n.name
 
--- name: ReadSchema
-SELECT version_num FROM eventkit_version
-
--- name: ReadCondition
-SELECT schema_hash, incomplete FROM eventkit_identity
-
--- name: MarkIncomplete
-UPDATE eventkit_identity SET incomplete = :what
-
 -- Housekeeping.
-
--- Skips from one queue to the next by the index, so that tasks that are not due cost nothing.
--- part: with_queues
-WITH RECURSIVE queues (name) AS (
-    SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
-    FROM queues AS q
-    WHERE q.name IS NOT NULL
-)
-
--- name: FindDueQueues
-:with_queues
-SELECT name
-FROM queues
-WHERE
-    name IS NOT NULL
-    AND EXISTS (
-        SELECT 1 FROM eventkit_task AS t
-        WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
-    )
 
 -- A clock that was ahead has stored times too far in the future; differences up to a second are ignored.
 -- step: BoundLeases
@@ -171,22 +141,9 @@ RETURNING 1
 
 -- Bulk reads.  All visible rows are final, so the head of a topic is its last event.
 
--- name: ReadIdentity
-SELECT id FROM eventkit_identity
-
--- Skips from one name to the next by the index.
 -- name: ListTopics
-WITH RECURSIVE publishing (name) AS (
-    SELECT min(topic) FROM eventkit_event
-    UNION ALL
-    SELECT (SELECT min(topic) FROM eventkit_event WHERE topic > name) FROM publishing WHERE name IS NOT NULL
-)
-SELECT name FROM publishing WHERE name IS NOT NULL
-UNION
-SELECT name FROM eventkit_topic
-UNION
-SELECT topic FROM eventkit_consumer
-ORDER BY 1
+WITH RECURSIVE :all_topics
+SELECT name FROM topics ORDER BY name
 
 -- name: ReadExtent
 SELECT
@@ -199,16 +156,6 @@ SELECT
         coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
     )
 
--- name: FindEnd
-SELECT max(id), count(*)
-FROM (
-    SELECT id
-    FROM eventkit_event
-    WHERE topic = :topic AND id > :after AND id <= :last
-    ORDER BY id
-    LIMIT :most
-) AS events
-
 -- name: FetchEvents
 SELECT id AS "offset", key, payload, headers, created_at
 FROM eventkit_event
@@ -219,17 +166,6 @@ WHERE
     AND (:before IS NULL OR created_at < :before)
 ORDER BY id
 LIMIT :limit
-
--- name: FetchStanding
-SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0) AS pruned_to
-FROM eventkit_identity
-
--- name: ReadTaskNumbers
-SELECT coalesce((SELECT min(id) FROM eventkit_task), 1) - 1, coalesce((SELECT max(id) FROM eventkit_task), 0)
-
--- name: FindTaskEnd
-SELECT max(id), count(*)
-FROM (SELECT id FROM eventkit_task WHERE id > :after AND id <= :last ORDER BY id LIMIT :most) AS tasks
 
 -- name: FetchTasks
 SELECT

@@ -5,7 +5,6 @@ calls it: in the open transaction, or in one of its own.  All of its statements 
 """
 
 import sqlite3
-import sys
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable
@@ -18,8 +17,8 @@ import apsw
 from eventkit.errors import Busy, EventkitError, ForeignTransaction
 from eventkit.functions import FUNCTIONS, PREFIX, Functions
 from eventkit.operations import Operation, Scope
-from eventkit.plans import run
-from eventkit.transaction import NO_ASYNC, driver_of, is_django
+from eventkit.plans import drive, drive_async, run
+from eventkit.transaction import NO_ASYNC, OF_SEVERAL, driver_of, is_django, sqlalchemy_connection
 
 from .file import File, Identity, identify, threads, two_libraries
 from .library import Connection as Driver
@@ -28,12 +27,7 @@ from .statements import fetch
 
 T = TypeVar("T")
 
-_OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
-
-_UNBOUND = (
-    "tx= is a session with several engines, which does not say whose transaction is meant: pass "
-    'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
-)
+_SQLITE = ("sqlite", "an SQLite file")
 
 _main_files: WeakKeyDictionary[apsw.Connection, tuple[Identity | None, str]] = WeakKeyDictionary()
 
@@ -61,27 +55,11 @@ def unwrap(tx: Any, file: File) -> Driver:
         return _begun(tx, file)
     if isinstance(tx, sqlite3.Connection):
         return _begun(tx, file)
-    if "sqlalchemy" in sys.modules:
-        from sqlalchemy import Connection
-        from sqlalchemy.exc import UnboundExecutionError
-        from sqlalchemy.orm import Session, scoped_session
-
-        if isinstance(tx, Session | scoped_session):
-            try:
-                tx = tx.connection()
-            except UnboundExecutionError as error:
-                raise ValueError(_UNBOUND) from error
-        if isinstance(tx, Connection):
-            if tx.dialect.is_async:
-                raise TypeError(
-                    "tx= is a transaction of an async engine, which a kit of eventkit.connect() cannot await: "
-                    "await the call of a kit of eventkit.connect_async(), outside of run_sync()"
-                )
-            if not tx.in_transaction():
-                tx.begin()
-            return unwrap(_sqlite_driver(tx), file)
+    connection = drive(sqlalchemy_connection(tx, False, *_SQLITE))
+    if connection is not None:
+        return unwrap(connection.connection.driver_connection, file)
     if is_django(tx):
-        driver = driver_of(tx, "sqlite", "an SQLite file")
+        driver = driver_of(tx, *_SQLITE)
         if file.library != "sqlite3" and _main_file(driver)[0] == file.identity:
             raise ForeignTransaction(
                 f"this process has {file.path} open through apsw and Django uses Python's own sqlite3, and two SQLite "
@@ -97,20 +75,10 @@ def unwrap(tx: Any, file: File) -> Driver:
 
 async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
     """Execute *operation* in the transaction *tx* of an async kit, and return its result."""
-    if "sqlalchemy.ext.asyncio" in sys.modules:
-        from sqlalchemy.exc import UnboundExecutionError
-        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-
-        if isinstance(tx, AsyncSession | async_scoped_session):
-            try:
-                tx = await tx.connection()
-            except UnboundExecutionError as error:
-                raise ValueError(_UNBOUND) from error
-        if isinstance(tx, AsyncConnection):
-            if not tx.in_transaction():
-                await tx.begin()
-            answer: T = await tx.run_sync(_execute_adapted, operation, file)
-            return answer
+    connection = await drive_async(sqlalchemy_connection(tx, True, *_SQLITE))
+    if connection is not None:
+        answer: T = await connection.run_sync(_execute_adapted, operation, file)
+        return answer
     if isinstance(tx, StandardWorker) or (isinstance(tx, apsw.Connection) and tx.is_async):
         worker: Worker = tx
         answered: T = await worker.async_run(_execute_on, connection_of(tx), operation, file)
@@ -135,7 +103,7 @@ def raise_if_busy(error: Exception, file: File) -> None:
 
 
 def _execute_adapted(connection: Any, operation: Operation[T], file: File) -> T:
-    driver = _sqlite_driver(connection)
+    driver = connection.connection.driver_connection
     adapted = connection.connection.dbapi_connection
     if not isinstance(driver, apsw.Connection):
         return _execute_on(Plain(driver, adapted), operation, file)
@@ -185,15 +153,6 @@ def plain(driver: Driver) -> Driver:
     return driver
 
 
-def _sqlite_driver(connection: Any) -> Driver:
-    if connection.dialect.name != "sqlite":
-        raise ForeignTransaction(
-            f"tx= is a transaction on {connection.engine.url.render_as_string()}, which is not an SQLite file: "
-            f"use the session of the database that the kit is connected to{_OF_SEVERAL}"
-        )
-    return connection.connection.driver_connection
-
-
 def _main_file(driver: Driver) -> tuple[Identity | None, str]:
     """Return the identity and path of the file of *driver*, read once per connection because it never changes."""
     known = _main_files.get(driver) if isinstance(driver, apsw.Connection) else None
@@ -216,7 +175,7 @@ def _begun(driver: Driver, file: File, *, asyncio: bool = False) -> Driver:
     if identity != file.identity:
         raise ForeignTransaction(
             f"tx= belongs to the database {path or 'in memory'}, and the kit to {file.path}: "
-            f"use a session of the kit's database, or a kit of the session's{_OF_SEVERAL}"
+            f"use a session of the kit's database, or a kit of the session's{OF_SEVERAL}"
         )
     if library != file.library:
         raise two_libraries(file.path, file.library, asyncio)

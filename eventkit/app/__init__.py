@@ -8,8 +8,6 @@
     def send_email(to: str, subject: str = "Hello") -> int: ...
 
     send_email.options(delay=30).enqueue(to="ann@example.com")
-
-Start reading at `app`; a worker reads `declarations`, and `task` has what the declared functions become.
 """
 
 from .app import App, Application, AsyncApp

@@ -127,39 +127,32 @@ class Signature:
         hints = typing.get_type_hints(self._function, include_extras=True)
         returns = hints.pop("return", Any)
         contexts = [name for name, hint in hints.items() if hint in _CONTEXTS]
-        self._check_contexts(contexts, hints)
-        fields = [self._field(one, hints) for name, one in self._parameters.items() if name not in contexts]
-        if self._batch:
-            fields = [self._item(fields)]
-        struct = msgspec.defstruct(f"arguments of {self._name}", fields, kw_only=True, forbid_unknown_fields=True)
-        try:
-            msgspec.json.Decoder(struct)
-        except TypeError as error:
-            raise TypeError(f"{self._name}: the arguments cannot be decoded from JSON: {error}") from None
-        return _Resolved(struct, contexts[0] if contexts else None, returns)
-
-    def _check_contexts(self, contexts: list[str], hints: dict[str, Any]) -> None:
         if len(contexts) > 1:
             raise TypeError(f"{self._name}: only one parameter may take the context, not {' and '.join(contexts)}")
         if contexts and self._batch:
             raise TypeError(f"{self._name}: a batch has no context, being many tasks: remove {contexts[0]!r}")
         if contexts and hints[contexts[0]] is AsyncTaskContext and not inspect.iscoroutinefunction(self._function):
             raise TypeError(f"{self._name}: only an async function gets an AsyncTaskContext: annotate TaskContext")
-
-    def _field(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[str, Any] | tuple[str, Any, Any]:
-        hint = hints.get(parameter.name, Any)
-        if parameter.default is _EMPTY:
-            return parameter.name, hint
-        return parameter.name, typing.Union[hint, msgspec.UnsetType], msgspec.UNSET  # noqa: UP007  # a hint may be text
-
-    def _item(self, fields: list[Any]) -> tuple[str, Any]:
-        """Return the one field of a batch: an item of the list."""
-        hint = fields[0][1] if len(fields) == 1 and len(fields[0]) == 2 else None
-        if typing.get_origin(hint) is not list:
-            raise TypeError(
-                f"{self._name}: with batch= a function takes one parameter, annotated list[…] of one task's item"
-            )
-        return fields[0][0], typing.get_args(hint)[0]
+        fields: list[Any] = []
+        for name, parameter in self._parameters.items():
+            hint = hints.get(name, Any)
+            if name not in contexts and parameter.default is _EMPTY:
+                fields.append((name, hint))
+            elif name not in contexts:  # A hint may be text.
+                fields.append((name, typing.Union[hint, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
+        if self._batch:
+            hint = fields[0][1] if len(fields) == 1 and len(fields[0]) == 2 else None
+            if typing.get_origin(hint) is not list:
+                raise TypeError(
+                    f"{self._name}: with batch= a function takes one parameter, annotated list[…] of one task's item"
+                )
+            fields = [(fields[0][0], typing.get_args(hint)[0])]
+        struct = msgspec.defstruct(f"arguments of {self._name}", fields, kw_only=True, forbid_unknown_fields=True)
+        try:
+            msgspec.json.Decoder(struct)
+        except TypeError as error:
+            raise TypeError(f"{self._name}: the arguments cannot be decoded from JSON: {error}") from None
+        return _Resolved(struct, contexts[0] if contexts else None, returns)
 
 
 def payload_type(function: Callable[..., Any], message: Any) -> Any:

@@ -319,8 +319,14 @@ class Handle:
         name, returns = self._declaration.name, self._declaration.signature.returns
         if returns in (None, NoneType):
             raise TypeError(f"{name} returns None by its annotation and saves no result: let it return something")
-        value = reached(self._kit(), lambda kit: kit.results.wait(self.id, timeout))
-        return then(value, lambda value: _read(name, value, returns))
+
+        def read(value: Any) -> Any:
+            try:
+                return msgspec.convert(value, returns, str_keys=True)
+            except msgspec.ValidationError as error:
+                raise TypeError(f"{name} has returned a value that does not match its annotation: {error}") from None
+
+        return then(reached(self._kit(), lambda kit: kit.results.wait(self.id, timeout)), read)
 
     def status(self) -> Any:
         """Return the task's state; ``gone`` if the task no longer exists."""
@@ -335,13 +341,6 @@ class Handle:
         """Return the task's last saved progress."""
         saved = reached(self._kit(), lambda kit: kit.results.get(progress_id(self.id)))
         return then(saved, lambda saved: None if saved is None else msgspec.convert(saved, Progress))
-
-
-def _read(name: str, value: Any, returns: Any) -> Any:
-    try:
-        return msgspec.convert(value, returns, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise TypeError(f"{name} has returned a value that does not match its annotation: {error}") from None
 
 
 class Call:
@@ -404,18 +403,15 @@ class Function(Call):
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], *, tx: Any = None) -> Any:
         """Enqueue several calls, all or none."""
-        new = [self._own(item) if isinstance(item, NewTask) else self.new(**item) for item in items]
+        new = [item if isinstance(item, NewTask) else self.new(**item) for item in items]
+        for task in new:
+            if not isinstance(task.payload, dict) or task.payload.get("task") != self.declaration.name:
+                raise ValueError(
+                    f"{self.declaration.name}: the task belongs to another function: make it with {self.__name__}.new()"
+                )
         answers = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue_many(new, tx=tx))
         return then(answers, lambda answers: [Handle(self._kit, self.declaration, *answer) for answer in answers])
 
     def handle(self, id: int) -> Handle:
         """Return the handle of a task that was enqueued before."""
         return Handle(self._kit, self.declaration, id, False)
-
-    def _own(self, task: NewTask) -> NewTask:
-        payload = task.payload
-        if not isinstance(payload, dict) or payload.get("task") != self.declaration.name:
-            raise ValueError(
-                f"{self.declaration.name}: the task belongs to another function: make it with {self.__name__}.new()"
-            )
-        return task

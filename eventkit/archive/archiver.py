@@ -1,6 +1,6 @@
 """Archiving: events to Parquet, small files to large ones, and the check of an archive against its files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from difflib import get_close_matches
 from itertools import groupby
@@ -21,7 +21,7 @@ from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, Lis
 from ..protocols import Connection
 from ..rollup import Report, reported
 from ..values import ArchiveFormat, OnTruncated
-from .files import SCHEMA, Store, check_file, date_of, new_path, tables
+from .files import SCHEMA, Progress, Store, check_file, date_of, new_path, tables
 from .lease import ArchiveLease
 
 _GROUP_ROWS = 131_072
@@ -210,9 +210,6 @@ _PRUNED = 10_000
 
 _MOST = 100_000_000
 
-Progress = Callable[[int, int], object]
-"""Called with the number of archived events, and the total."""
-
 
 class Archived(NamedTuple):
     """The outcome of archiving a stream.
@@ -277,11 +274,15 @@ def _write(
     events = files = 0
     read = lease.connection.execute(ReadPosition(lease.stream, lease.covered))
     _, total = lease.connection.execute(FindEnd(lease.stream, lease.covered, head, _MOST))
+
+    def fetched(after: int, limit: int) -> Any:
+        return fetch(FetchEvents(lease.stream, after, head, [], None, None, limit), FetchEvents.columns)
+
     while lease.covered < head:
         days, last, rows, size = Days(lease.store, lease.stream, lease.epoch), head, 0, 0
         try:
             with lease.store.explained("cannot be written"):
-                for reached, found in _pages(fetch, lease.stream, lease.covered, head):
+                for reached, found in pages(fetched, lease.covered, head, "offset"):
                     last, table = reached, _events(found, lease.stream)
                     read = _after(read, found, table)
                     days.write(table)
@@ -292,7 +293,9 @@ def _write(
                         break
                 new = days.finish()
             if not skip:
-                _check_loss(fetch, lease.stream, lease.covered, last)
+                [pruned_to] = fetch(FetchStanding(lease.stream), FetchStanding.columns)["pruned_to"].to_pylist()
+                if pruned_to > lease.covered:
+                    raise Truncated(lease.stream, lease.covered + 1, min(pruned_to, last))
         except BaseException:
             days.discard()
             raise
@@ -302,15 +305,6 @@ def _write(
     return events, files
 
 
-def _pages(fetch: Fetch, stream: str, after: int, head: int) -> Iterator[tuple[int, Any]]:
-    """Yield tables of the database, each with the offset up to which it is complete."""
-
-    def read(after: int, limit: int) -> Any:
-        return fetch(FetchEvents(stream, after, head, [], None, None, limit), FetchEvents.columns)
-
-    return pages(read, after, head, "offset")
-
-
 def _after(read: Position, found: Any, events: Any) -> Position:
     """Return the position after the last event of a table, if it has any."""
     if not events.num_rows:
@@ -318,12 +312,6 @@ def _after(read: Position, found: Any, events: Any) -> Position:
     [row] = found.slice(found.num_rows - 1).to_pylist()
     created = compute.cast(events["created_at"][-1], pa.int64()).as_py() // 1000
     return read.after(row["offset"], row["key"], row["payload"], row["headers"], created)
-
-
-def _check_loss(fetch: Fetch, stream: str, after: int, last: int) -> None:
-    pruned_to = fetch(FetchStanding(stream), FetchStanding.columns)["pruned_to"][0].as_py()
-    if pruned_to > after:
-        raise Truncated(stream, after + 1, min(pruned_to, last))
 
 
 def _extent(connection: Connection, stream: str) -> Extent:

@@ -1,13 +1,11 @@
 """The files of an archive: their folders, names and columns, the store that has them, and reading them.
 
-An archive is a folder of this machine, or one that Arrow reaches by a URI (``s3://…``, ``gs://…``).  In it, each
-stream has a folder, with one for each day (in UTC).  A file is named after the first and the last offset in it, the
-number of the lease that wrote it, and a token, so that no two ever have the same name::
+In the folder of an archive, each stream has a folder, with one for each day (in UTC), named as by Hive.  A file is
+named after its first and last offset, the lease that wrote it, and a token, so that no two ever have the same name::
 
     topic=orders/date=2026-01-31/00000000000000000001-00000000000000099812-7-1f0c9a6be2d04a57.parquet
 
-Folders are named as by Hive, so other tools find topic and date there.  **A file counts if the manifest has it**
-(`ReadArchive`): the folder may also have unfinished files, and files that were replaced.
+**A file counts if the manifest has it** (`ReadArchive`); others are unfinished, or were replaced.
 """
 
 import errno
@@ -16,7 +14,7 @@ import posixpath
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from contextlib import contextmanager, suppress
@@ -44,6 +42,9 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of a file, which are those of Spark's source ``eventkit``; its rows are in the order of offsets."""
+
+Progress = Callable[[int, int], object]
+"""Called with the number of events that were archived, read or replayed, and the total."""
 
 _NAME = re.compile(r"/date=[\d-]{10}/\.?\d{20}-\d{20}-(\d+)-[0-9a-f]{16}\.parquet(?:\.part)?$")
 
@@ -341,10 +342,12 @@ def merged(store: Store, files: Iterable[ArchiveFile]) -> Iterator[Any]:
     waiting = deque(sorted(files, key=lambda file: file.first))
     under_way: list[tuple[Any, Iterator[Any]]] = []
     while waiting or under_way:
-        while waiting and (not under_way or waiting[0].first <= _safe(under_way)):
+        # Up to *last*, all open files have been read.
+        last = min((table["offset"][-1].as_py() for table, _ in under_way), default=None)
+        if waiting and (last is None or waiting[0].first <= last):
             rest = tables(store, waiting.popleft())
             under_way.append((next(rest), rest))
-        last = _safe(under_way)
+            continue
         ready, still = [], []
         for table, rest in under_way:
             number = compute.sum(compute.less_equal(table["offset"], last)).as_py()
@@ -356,11 +359,6 @@ def merged(store: Store, files: Iterable[ArchiveFile]) -> Iterator[Any]:
         under_way = still
         found = pa.concat_tables(ready)
         yield found if len(ready) == 1 else found.take(compute.sort_indices(found["offset"]))
-
-
-def _safe(under_way: list[tuple[Any, Iterator[Any]]]) -> int:
-    """Return the offset up to which all open files have been read."""
-    return int(min(table["offset"][-1].as_py() for table, _ in under_way))
 
 
 def _damaged(store: Store, file: ArchiveFile, what: str) -> NoReturn:

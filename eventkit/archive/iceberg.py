@@ -1,8 +1,7 @@
 """The metadata of a table of Apache Iceberg, in the folder of its stream; no catalog is needed.
 
-Its layout is that of catalogs that are folders: ``metadata/v7.metadata.json`` is a version of the table, and
-``metadata/version-hint.text`` names the newest, so readers need only the folder.  A version exists once its file has
-its name; if its writer died before it wrote the hint, the next writer does.
+``metadata/v7.metadata.json`` is a version of the table, which exists once the file has its name, and
+``metadata/version-hint.text`` names the newest; if a writer died before it wrote the hint, the next one does.
 """
 
 import posixpath
@@ -77,15 +76,13 @@ class Iceberg:
             root = self._store.place.uri(topic_folder(self._stream))
             self.write(new_table_metadata(_SCHEMA, _DAYS, UNSORTED_SORT_ORDER, root, dict(_SETTINGS)))
         self._hint()
-        content = self._store.read(self._path()) or b""
         location = self._store.place.uri(self._path())
-        self._table = Table(
-            (self._stream,),
-            TableMetadataUtil.parse_raw(content.decode()),
-            location,
-            self._io(location),
-            _Folder(self),
-        )
+        metadata = TableMetadataUtil.parse_raw((self._store.read(self._path()) or b"").decode())
+        files = load_file_io({}, location)
+        if self._store.place.is_remote:
+            files = PyArrowFileIO()
+            files.fs_by_scheme = lambda _scheme, _host: self._store.files
+        self._table = Table((self._stream,), metadata, location, files, _Folder(self))
         self._files = {self._inside(scan.file.file_path): scan.file for scan in self._table.scan().plan_files()}
         return {path: file.record_count for path, file in self._files.items()}
 
@@ -118,13 +115,6 @@ class Iceberg:
         self._store.write(self._path(), metadata.model_dump_json(exclude_none=True).encode())
         self._hint()
         return self._store.place.uri(self._path())
-
-    def _io(self, location: str) -> Any:
-        if not self._store.place.is_remote:
-            return load_file_io({}, location)
-        files = PyArrowFileIO()
-        files.fs_by_scheme = lambda _scheme, _host: self._store.files
-        return files
 
     def _hint(self) -> None:
         path, hint = f"{self.folder}/version-hint.text", str(self._version).encode()

@@ -116,11 +116,9 @@ class Claim(msgspec.Struct):
 
 def claim_in(store: Store, stream: str) -> Claim | None:
     """Return the lease recorded in the folder of a stream; None if there is none."""
-    found = store.read(_claim_path(stream))
-    try:
-        return None if found is None else msgspec.json.decode(found, type=Claim)
-    except msgspec.DecodeError:
-        return None
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(store.read(_claim_path(stream)) or b"", type=Claim)
+    return None
 
 
 def _claim_path(stream: str) -> str:
@@ -140,11 +138,17 @@ class ArchiveLease:
         chosen = format or (archive.format if archive is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, stream, chosen)
         with self.store.explained("cannot be written"):
-            if archive is None:
-                self._try()
+            if archive is None:  # The location cannot be changed after the first lease.
+                tried = f"{topic_folder(stream)}/_tried"
+                self.store.write(tried, b"")
+                self.store.remove(tried)
             self.epoch, self.covered = connection.execute(OpenArchive(stream, self.store.location, format))
             self._claim()
-            self._sweep()
+            # Unfinished files of earlier leases are deleted.
+            found = self.store.list(topic_folder(stream))
+            if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
+                for path in left.difference(connection.execute(ListPaths(stream))):
+                    self.store.remove(path)
         self._list()
 
     def files(self) -> list[ArchiveFile]:
@@ -178,12 +182,6 @@ class ArchiveLease:
         if self._listing is not None:
             self._listing.follow(self.files)
 
-    def _try(self) -> None:
-        """Write a file there once, because the location cannot be changed after the first lease."""
-        path = f"{topic_folder(self.stream)}/_tried"
-        self.store.write(path, b"")
-        self.store.remove(path)
-
     def _claim(self) -> None:
         ours = Claim(self.connection.execute(ReadIdentity()), self.epoch)
         theirs = claim_in(self.store, self.stream)
@@ -199,13 +197,6 @@ class ArchiveLease:
                 f"run eventkit adopt --archive {self.stream}"
             )
         self.store.write(_claim_path(self.stream), msgspec.json.encode(ours))
-
-    def _sweep(self) -> None:
-        """Delete unfinished files of earlier leases."""
-        found = self.store.list(topic_folder(self.stream))
-        if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
-            for path in left.difference(self.connection.execute(ListPaths(self.stream))):
-                self.store.remove(path)
 
     def _ended(self, files: list[ArchiveFile]) -> EventkitError:
         """Return the error for *files* that were not added, and never will be."""

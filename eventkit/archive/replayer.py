@@ -1,6 +1,6 @@
 """Replay: archived events published or enqueued again, once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
 from hashlib import sha256
@@ -20,7 +20,7 @@ from ..operations.bulk import Archive, ArchiveFile, MoveMark, ReadArchive, ReadM
 from ..operations.enqueue import PLAIN, EnqueueMany
 from ..operations.stream import EventRow, PublishMany
 from ..rollup import reported
-from .files import Store, merged
+from .files import Progress, Store, merged
 
 _ROWS = 1_000
 _BYTES = 2**20
@@ -28,9 +28,6 @@ _BYTES = 2**20
 
 _PAUSE = 0.1
 """With a rate, the seconds between two transactions; each then has as many events as the rate allows in that time."""
-
-Progress = Callable[[int, int], object]
-"""Called with the number of archived events that were read, and the total."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -147,8 +144,6 @@ def replay(
 
 
 class _Target(NamedTuple):
-    """The target of a replay."""
-
     source: str
     stream: str | None
     queue: str | None

@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from ..errors import EventkitError, UnknownBackend
+from ..protocols import EventKit
+from ..values import Diagnostic, Overview
 from . import settings
 from .output import Failed, Result, Table, Watched, answer, document, harmless, listing, note, plain
 from .processes import load
 from .settings import Json, Url, argument, backend_function, caller, command, flag, group, opened, option, period
 from .tasks import QUEUE_COLUMNS, check_queues, queue_rows
-
-if TYPE_CHECKING:
-    from eventkit import EventKit
-    from eventkit.values import Diagnostic, Overview
 
 commands = group()
 keys = group("key", "API keys of the HTTP service.")
@@ -32,14 +31,14 @@ _WAKES = 20
 
 
 @command(commands)
-def overview(kit: "EventKit", watch: Watch = False, every: Every = 1.0) -> Watched:
+def overview(kit: EventKit, watch: Watch = False, every: Every = 1.0) -> Watched:
     """Show statistics of the whole database."""
     return Watched(kit.overview, _tables, "the database is empty", every if watch else None)
 
 
 @command(commands)
 def stats(
-    kit: "EventKit",
+    kit: EventKit,
     names: Annotated[list[str] | None, argument("QUEUE", "Only these.")] = None,
     watch: Watch = False,
     every: Every = 1.0,
@@ -54,7 +53,7 @@ def stats(
     return Watched(read, lambda rows: [Table.of(QUEUE_COLUMNS, rows)], "there are no queues", every if watch else None)
 
 
-def _tables(found: "Overview") -> tuple[Table, ...]:
+def _tables(found: Overview) -> tuple[Table, ...]:
     streams = [
         {"stream": name, "events": statistics.events, "head": statistics.head, **consumer}
         for name, statistics in found.streams.items()
@@ -113,35 +112,27 @@ def check(
     if declared:
         text += f"; {app} has {len(found['tasks'])} tasks in the queues {', '.join(found['queues'])}"
     if live:
-        found["wake_ms"] = _wake(address)
+        with opened(address) as kit:
+            channel = kit.channel("eventkit:check")
+            [took] = wakes(channel, 1)
+            channel.prune(keep_count=0)
+        if took > 2:
+            raise Failed(
+                f"a notification took {took:.1f} s: notifications do not arrive, and listeners fall back to polling; "
+                "behind a pooler, add ?pooler=transaction and ?listen_url= to the URL"
+            )
+        found["wake_ms"] = _ms(took)
         text += f"; it has the tables, and a notification took {found['wake_ms']} ms"
     return answer(text, found)
 
 
 def _shown(url: str) -> str:
-    """Return *url* without its password."""
     from eventkit_migrations import database
-
-    from eventkit.errors import UnknownBackend
 
     try:
         return database.shown(url)
     except UnknownBackend:  # A third-party backend may have other URLs.
         return f"{url.partition('://')[0]}://…"
-
-
-def _wake(address: str) -> float:
-    """Return the milliseconds from a commit to the listener."""
-    with opened(address) as kit:
-        channel = kit.channel("eventkit:check")
-        [took] = wakes(channel, 1)
-        channel.prune(keep_count=0)
-    if took > 2:
-        raise Failed(
-            f"a notification took {took:.1f} s: notifications do not arrive, and listeners fall back to polling; "
-            "behind a pooler, add ?pooler=transaction and ?listen_url= to the URL"
-        )
-    return _ms(took)
 
 
 def wakes(channel: Any, number: int) -> list[float]:
@@ -198,12 +189,9 @@ def doctor(address: str, json: Json = False) -> None:
         raise Failed(f"{bad} {'problem' if bad == 1 else 'problems'} found")
 
 
-def examine(address: str) -> "list[Diagnostic]":
+def examine(address: str) -> list[Diagnostic]:
     """Return all diagnostics, in reading order."""
     from importlib.metadata import packages_distributions
-
-    from eventkit.errors import EventkitError
-    from eventkit.values import Diagnostic
 
     found = [
         Diagnostic(
@@ -222,7 +210,7 @@ def examine(address: str) -> "list[Diagnostic]":
     return found
 
 
-def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
+def _diagnostics(kit: EventKit) -> Iterator[tuple[str, str, str]]:
     """Yield the level, description and remedy of each problem of queues, consumers and schedules."""
     overview, now = kit.overview(), datetime.now(UTC)
     for name, stats in overview.queues.items():
@@ -313,7 +301,7 @@ Id = Annotated[str, argument("ID", "The 16 characters that list shows.")]
 
 @command(keys)
 def add(
-    kit: "EventKit",
+    kit: EventKit,
     name: Annotated[str, argument("NAME", "A name for its holder.")],
     scope: Annotated[
         list[str], option("RIGHT[:KIND[:NAMES]]", "For example produce:queue:emails.*; repeatable.", "--scope", "-s")
@@ -332,7 +320,7 @@ def add(
 
 
 @command(keys, "list")
-def list_keys(kit: "EventKit") -> Result:
+def list_keys(kit: EventKit) -> Result:
     """List all keys, without their secrets."""
     columns = ("id", "name", "scopes", "rate", "quota", "created_at", "expires_at", "revoked_at")
     return listing(_keys(kit).list(), columns, "no keys: the service accepts only local connections")
@@ -340,19 +328,19 @@ def list_keys(kit: "EventKit") -> Result:
 
 @command(keys)
 def rotate(
-    kit: "EventKit", id: Id, grace: Annotated[float, period("How long the old secret stays valid (0s).")] = 0.0
+    kit: EventKit, id: Id, grace: Annotated[float, period("How long the old secret stays valid (0s).")] = 0.0
 ) -> Result:
     """Give a key a new secret, and print it."""
     return _secret(_found(_keys(kit).rotate(id, grace=grace), id))
 
 
 @command(keys)
-def revoke(kit: "EventKit", id: Id) -> None:
+def revoke(kit: EventKit, id: Id) -> None:
     """Revoke a key. Services notice within a second."""
     _found(_keys(kit).revoke(id), id)
 
 
-def _keys(kit: "EventKit") -> Any:
+def _keys(kit: EventKit) -> Any:
     from eventkit.access import ApiKeys
 
     return ApiKeys(kit, by=caller())

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import EventkitError
 from . import admin, coordination, data, processes, sql, streams, tasks
 from .output import Failed, Refused
 from .spellings import rewritten
@@ -70,8 +71,6 @@ def _run(arguments: list[str]) -> int:
 
 def _reported(error: Exception) -> int:
     """Print the reason of an error on one line; return the exit code."""
-    from eventkit.errors import EventkitError
-
     if isinstance(error, typer.exceptions.TyperException):
         text = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":

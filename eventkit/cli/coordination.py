@@ -1,13 +1,10 @@
 """``eventkit schedule``, ``lock`` and ``pipeline``."""
 
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
+from ..protocols import Connection, EventKit
 from .output import Failed, Result, answer, cell, confirm, listing, plain
 from .settings import Headers, Yes, argument, audited, command, flag, group, json_value, option, period, with_headers
-
-if TYPE_CHECKING:
-    from eventkit import EventKit
-    from eventkit.protocols import Connection
 
 schedules = group("schedule", "Schedules: enqueue tasks at set times.")
 locks = group("lock", "Locks and their holders.")
@@ -17,7 +14,7 @@ Name = Annotated[str, argument("NAME", "The name of the schedule.")]
 
 
 @command(schedules, "list")
-def list_schedules(kit: "EventKit") -> Result:
+def list_schedules(kit: EventKit) -> Result:
     """List all schedules with their next times."""
     columns = ("name", "when", "tz", "queue", "next_at", "last_at", "fired", "skipped", "paused")
     return listing(kit.schedules.list(), columns, "there are no schedules")
@@ -37,7 +34,7 @@ class ScheduleOptions(TypedDict, total=False):
 
 @command(schedules)
 def add(
-    kit: "EventKit",
+    kit: EventKit,
     name: Name,
     when: Annotated[str, argument("WHEN", "For example '0 3 * * *', @hourly or '@every 30s'.")],
     queue: Annotated[str, argument("QUEUE", "The queue of its tasks.")],
@@ -52,21 +49,21 @@ def add(
 
 
 @command(schedules)
-def rm(kit: "EventKit", name: Name) -> Result:
+def rm(kit: EventKit, name: Name) -> Result:
     """Remove a schedule."""
     _check(audited(kit, "schedule.rm", schedule=name).schedules.remove(name), name)
     return answer(f"schedule {name} removed", {"name": name, "removed": True})
 
 
 @command(schedules)
-def pause(kit: "EventKit", name: Name) -> Result:
+def pause(kit: EventKit, name: Name) -> Result:
     """Pause a schedule."""
     _check(audited(kit, "schedule.pause", schedule=name).schedules.pause(name), name)
     return _next_fire(kit, name)
 
 
 @command(schedules)
-def resume(kit: "EventKit", name: Name) -> Result:
+def resume(kit: EventKit, name: Name) -> Result:
     """Resume a paused schedule from now on."""
     _check(audited(kit, "schedule.resume", schedule=name).schedules.resume(name), name)
     return _next_fire(kit, name)
@@ -74,7 +71,7 @@ def resume(kit: "EventKit", name: Name) -> Result:
 
 @command(schedules, "next")
 def upcoming(
-    kit: "EventKit", name: Name, count: Annotated[int, option("N", "Number of fires.", "--count", "-n", min=1)] = 10
+    kit: EventKit, name: Name, count: Annotated[int, option("N", "Number of fires.", "--count", "-n", min=1)] = 10
 ) -> Result:
     """Show the next times of a schedule."""
     _check(kit.schedules.get(name) is not None, name)
@@ -87,7 +84,7 @@ def _check(exists: bool, name: str) -> None:
         raise Failed(f"there is no schedule {name!r}: see eventkit schedule list")
 
 
-def _next_fire(kit: "EventKit", name: str) -> Result:
+def _next_fire(kit: EventKit, name: str) -> Result:
     schedule: Any = kit.schedules.get(name)
     if schedule is None or schedule.next_at is None:
         return answer(f"schedule {name} is paused", schedule)
@@ -95,14 +92,14 @@ def _next_fire(kit: "EventKit", name: str) -> Result:
 
 
 @command(locks, "list")
-def list_locks(kit: "EventKit") -> Result:
+def list_locks(kit: EventKit) -> Result:
     """List the locks that are held."""
     rows = [{"lock": name, **plain(held)} for name, held in kit.overview().locks.items()]
     return listing(rows, ("lock", "holder", "fence", "until"), "no locks are held")
 
 
 @command(pipelines, "list")
-def list_pipelines(connection: "Connection") -> Result:
+def list_pipelines(connection: Connection) -> Result:
     """List all pipelines, archives and replays included.
 
     A pipeline that is shown as running but was not updated for long has crashed.
@@ -115,7 +112,7 @@ def list_pipelines(connection: "Connection") -> Result:
 
 @command(pipelines)
 def remove(
-    connection: "Connection", name: Annotated[str, argument("NAME", "The name of the pipeline.")], yes: Yes = False
+    connection: Connection, name: Annotated[str, argument("NAME", "The name of the pipeline.")], yes: Yes = False
 ) -> Result:
     """Remove a pipeline from the list.
 

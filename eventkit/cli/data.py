@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
+from typing import IO, Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
 
+import eventkit
+
+from ..new_file import new_file
 from . import settings
 from .output import Failed, Refused, Result, answer, encoded, listing, note, progress, rate, until_interrupted
 from .settings import Json, OlderThan, Stream, argument, command, flag, group, option, period
-
-if TYPE_CHECKING:
-    from eventkit.archive import Archived
 
 Payload = Annotated[str | None, argument("PAYLOAD", "JSON, for example '{\"id\": 42}'.")]
 File = Annotated[str | None, option("FILE", "A file with one JSON payload per line; - for stdin.", "--file", "-f")]
@@ -60,7 +60,11 @@ def one_or_lines(
                 if values:
                     send_many(values)
             except (ValueError, TypeError):
-                _one_by_one(values, batch, send_many)
+                for value, (number, _) in zip(values, batch, strict=False):
+                    try:
+                        send_many([value])
+                    except (ValueError, TypeError) as problem:
+                        raise Failed(_line_error(number, f"is refused ({problem})")) from None
             sent += len(values)
             read += sum(len(line) for _, line in batch)
             advance(read, total, sent)
@@ -80,15 +84,6 @@ def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
             yield batch
             batch, size = [], 0
     yield batch
-
-
-def _one_by_one(values: list[Any], batch: list[tuple[int, bytes]], send_many: Callable[[list[Any]], object]) -> None:
-    """Send the values one by one, up to the line that is refused."""
-    for value, (number, _) in zip(values, batch, strict=False):
-        try:
-            send_many([value])
-        except (ValueError, TypeError) as error:
-            raise Failed(_line_error(number, f"is refused ({error})")) from None
 
 
 def _line_error(number: int, reason: str) -> str:
@@ -123,7 +118,6 @@ def export(address: str, file: Annotated[str, argument("FILE", "A new file, or -
 
     eventkit import reads it into any supported database. No process may write to the database meanwhile.
     """
-    from eventkit.new_file import new_file
     from eventkit.transfer import read
 
     rows = 0
@@ -181,15 +175,12 @@ def copy(
     Both are compared at the end. No process may write to either meanwhile. Run it again to resume
     after an interruption.
     """
-    import eventkit
-
     with progress("copying", "rows") as advance:
         return _counts(eventkit.copy(source, target, progress=lambda _table, rows: advance(rows)))
 
 
 def _counts(counts: dict[str, int]) -> Result:
-    rows = [{"table": table, "rows": number} for table, number in counts.items()]
-    return listing(rows, ("table", "rows"), "nothing")
+    return listing([{"table": table, "rows": number} for table, number in counts.items()], ("table", "rows"), "nothing")
 
 
 _Table = Literal["parquet", "delta", "iceberg"]
@@ -234,7 +225,7 @@ def archive(
                 checked.append(archives.check(address, stream, progress=advance))
         return listing(checked, ("stream", "files", "events", "covered", "location"), "nothing")
 
-    def once() -> "Iterator[Archived]":
+    def once() -> Iterator[Any]:
         for stream in named:
             with progress(f"archiving {stream}", "events") as advance:
                 yield archives.archive(

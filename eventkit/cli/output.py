@@ -192,8 +192,8 @@ class Table(NamedTuple):
         right = self._right()
         made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1))
         for place, column in enumerate(self.columns):
-            justify: Any = "right" if place in right else "left"
-            made.add_column(column, justify=justify, overflow="fold", no_wrap=place in right)
+            number = place in right
+            made.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number)
         for row in self.rows:
             cells = zip(self.columns, row, strict=True)
             styles = [_ALARMING.get(column, "") if value else "" for column, value in cells]
@@ -202,13 +202,8 @@ class Table(NamedTuple):
 
     def _right(self) -> set[int]:
         """Return the positions of numeric columns."""
-        numeric = int | float
-        return {
-            place
-            for place, values in enumerate(zip(*self.rows, strict=True))
-            if any(isinstance(value, numeric) for value in values)
-            and all(value is None or isinstance(value, numeric) for value in values)
-        }
+        kinds = [{type(value) for value in values} - {type(None)} for values in zip(*self.rows, strict=True)]
+        return {place for place, kind in enumerate(kinds) if kind and kind <= {int, float, bool}}
 
 
 def show_all(tables: Sequence[Table]) -> None:
@@ -376,8 +371,6 @@ def start_logging(json: bool, stream: IO[str]) -> None:
 
 
 class _Colours(TextLines):
-    """A formatter for terminals, with colours by level."""
-
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         text = escaped(record.getMessage().rstrip())

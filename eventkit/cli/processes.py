@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
+import eventkit
+
+from ..errors import NotMigrated, Unavailable
+from ..metrics import Registry
+from ..protocols import AsyncEventKit
 from . import settings
 from .output import Failed, Refused, encoded, start_logging
 from .settings import Json, Url, argument, command, flag, group, opened, option, period
 
 if TYPE_CHECKING:
-    from eventkit import AsyncEventKit
     from eventkit.app import Application
-    from eventkit.metrics import Registry
 
 commands = group()
 
@@ -144,8 +147,6 @@ def _interrupt_on(*signals: int) -> None:
 
 def _check(queues: Sequence[str], address: str | None) -> None:
     """Raise `Failed` for a queue that neither the app declares nor the database knows."""
-    from eventkit.errors import NotMigrated, Unavailable
-
     known: Any = ()
     try:
         if queues:
@@ -215,11 +216,11 @@ def serve(
     run(address, host=host, port=port, settings=chosen, body_secrets=body_secrets, beside=beside, create=False)
 
 
-async def _schedules(kit: "AsyncEventKit", stop: asyncio.Event, registries: "list[Registry]") -> None:
+async def _schedules(kit: AsyncEventKit, stop: asyncio.Event, registries: list[Registry]) -> None:
     await kit.run_scheduler()
 
 
-async def _canary(kit: "AsyncEventKit", stop: asyncio.Event, registries: "list[Registry]") -> None:
+async def _canary(kit: AsyncEventKit, stop: asyncio.Event, registries: list[Registry]) -> None:
     from eventkit.canary import Canary
 
     canary = Canary(kit)
@@ -230,10 +231,9 @@ async def _canary(kit: "AsyncEventKit", stop: asyncio.Event, registries: "list[R
 
 
 def _calls(queues: list[str], allow: list[str], address: str) -> Any:
-    from eventkit import App
     from eventkit.webhooks.call import Webhooks
 
-    app = App(address)
+    app = eventkit.App(address)
     Webhooks(app, secret=_secrets("EVENTKIT_WEBHOOK_SECRETS"), allow=allow)
     return _tasks(app, address, queues=queues)
 
@@ -243,7 +243,7 @@ def _secrets(variable: str) -> list[str]:
 
 
 def _tasks(app: Any, address: str, **given: Any) -> Any:
-    async def work(kit: "AsyncEventKit", stop: asyncio.Event, registries: "list[Registry]") -> None:
+    async def work(kit: AsyncEventKit, stop: asyncio.Event, registries: list[Registry]) -> None:
         one = app.worker(**{**settings.from_file().get("worker", {}), **given, "url": address})
         registries.append(one.metrics)
         serving = asyncio.ensure_future(one.serve())
@@ -274,7 +274,6 @@ def canary(
 
 async def _arrive(address: str, every: float | None, timeout: float, json: bool) -> bool:
     """Return whether all of the last round arrived."""
-    import eventkit
     from eventkit.canary import Canary
 
     async with eventkit.connect_async(address, create=False) as kit:

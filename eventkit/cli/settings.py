@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 import typer
 
-from .output import Failed, Refused
+import eventkit
 
-if TYPE_CHECKING:
-    from eventkit import EventKit
-    from eventkit.protocols import Connection
+from ..codec import encode_json
+from ..protocols import Connection, EventKit
+from .output import Failed, Refused
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -135,15 +135,13 @@ OlderThan = Annotated[float | None, period("Only what is older, for example 12h 
 
 
 @contextmanager
-def opened(given: str | None) -> "Iterator[EventKit]":
+def opened(given: str | None) -> Iterator[EventKit]:
     """Open the kit on the database of the command; only ``eventkit migrate`` creates a database."""
-    import eventkit
-
     with eventkit.connect(url(given), create=False) as kit:
         yield kit
 
 
-def connected(given: str | None) -> "AbstractContextManager[Connection]":
+def connected(given: str | None) -> AbstractContextManager[Connection]:
     """Open a connection that executes operations, for commands beyond the handles of a kit."""
     from eventkit.kit import backend_of
 
@@ -236,9 +234,8 @@ def caller() -> str:
     return f"command line: {getpass.getuser()}"
 
 
-def audited(kit: "EventKit", action: str, **about: Any) -> "EventKit":
+def audited(kit: EventKit, action: str, **about: Any) -> EventKit:
     """Return a kit that records its writes as *action* in the audit log."""
-    from eventkit.codec import encode_json
     from eventkit.kit import Kit
 
     entry = encode_json({"action": action, "by": caller(), **about})

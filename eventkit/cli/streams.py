@@ -2,15 +2,14 @@
 
 from collections import deque
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from ..protocols import EventKit
+from ..values import NewEvent
 from . import settings
 from .data import File, Payload, one_or_lines
 from .output import Followed, Refused, Result, answer, listing, plain
 from .settings import Headers, Limit, OlderThan, Stream, argument, audited, command, flag, group, option
-
-if TYPE_CHECKING:
-    from eventkit import EventKit
 
 streams = group("stream", "Streams: publish, read, follow, consumers.")
 channels = group("channel", "Channels: send and receive notifications.")
@@ -20,7 +19,7 @@ Since = Annotated[datetime | None, option("MOMENT", "Only events since 2026-01-3
 
 
 @command(streams, "list")
-def list_streams(kit: "EventKit") -> Result:
+def list_streams(kit: EventKit) -> Result:
     """List all streams with their statistics."""
     rows = [
         {"stream": name, **plain(statistics), "lag": max((one.lag for one in statistics.consumers), default=None)}
@@ -31,7 +30,7 @@ def list_streams(kit: "EventKit") -> Result:
 
 @command(streams)
 def publish(
-    kit: "EventKit",
+    kit: EventKit,
     stream: Stream,
     payload: Payload = None,
     file: File = None,
@@ -44,8 +43,6 @@ def publish(
     A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
     number; the lines before it are published.
     """
-    from eventkit import NewEvent
-
     handle, extra = kit.stream(stream), settings.headers(header)
     if file is not None and dedup is not None:
         raise Refused("--dedup does not work with --file: all events would have the same id")
@@ -62,7 +59,7 @@ def publish(
 
 
 @command(streams)
-def read(kit: "EventKit", stream: Stream, after: After = None, since: Since = None, limit: Limit = 100) -> Result:
+def read(kit: EventKit, stream: Stream, after: After = None, since: Since = None, limit: Limit = 100) -> Result:
     """Print the first events of a stream, or those after an offset or time."""
     handle = kit.stream(stream)
     begin = (after or 0) if since is None else handle.offset_at(since)
@@ -72,7 +69,7 @@ def read(kit: "EventKit", stream: Stream, after: After = None, since: Since = No
 
 @command(streams)
 def tail(
-    kit: "EventKit",
+    kit: EventKit,
     stream: Stream,
     last: Annotated[int, option("N", "Begin with the newest N.", "--last", "-n", min=0)] = 10,
     after: Annotated[int | None, option("OFFSET", "Begin after this offset.", min=0)] = None,
@@ -88,7 +85,7 @@ def tail(
 
 
 @command(streams)
-def consumers(kit: "EventKit", stream: Stream) -> Result:
+def consumers(kit: EventKit, stream: Stream) -> Result:
     """List the consumers of a stream, with offset and lag."""
     rows = [{"stream": stream, **plain(one)} for one in kit.stream(stream).consumers()]
     return listing(rows, ("stream", "name", "offset", "lag", "updated_at"), f"stream {stream} has no consumers")
@@ -96,7 +93,7 @@ def consumers(kit: "EventKit", stream: Stream) -> Result:
 
 @command(streams)
 def seek(
-    kit: "EventKit",
+    kit: EventKit,
     stream: Stream,
     consumer: Annotated[str, argument("CONSUMER", "The name of the consumer.")],
     to: Annotated[str, argument("TO", "An offset, earliest, latest, or a time.")],
@@ -118,7 +115,7 @@ def seek(
 
 @command(streams)
 def prune(
-    kit: "EventKit",
+    kit: EventKit,
     stream: Stream,
     older_than: OlderThan = None,
     keep_count: Annotated[int | None, option("N", "Keep only the newest N.", min=0)] = None,
@@ -151,7 +148,7 @@ def _before_last(handle: Any, last: int) -> int | str:
 
 @command(channels)
 def notify(
-    kit: "EventKit",
+    kit: EventKit,
     channel: Annotated[str, argument("CHANNEL", "The channel.")],
     payload: Annotated[str, argument("PAYLOAD", "JSON.")] = "null",
     header: Headers = None,
@@ -162,6 +159,6 @@ def notify(
 
 
 @command(channels)
-def listen(kit: "EventKit", channels: Annotated[list[str], argument("CHANNEL", "One or more.")]) -> Followed:
+def listen(kit: EventKit, channels: Annotated[list[str], argument("CHANNEL", "One or more.")]) -> Followed:
     """Print notifications as they arrive, until interrupted."""
     return Followed(kit.listen(*channels), ("id", "channel"))

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast
+from typing import Annotated, Any, TypedDict, Unpack, cast
 
 import typer
 
+from ..checks import default_worker
+from ..protocols import EventKit
+from ..values import NewTask
 from . import settings
 from .data import File, Payload, one_or_lines
 from .output import Failed, Refused, Result, answer, confirm, details, listing, plain, span
 from .settings import Headers, Limit, OlderThan, Yes, argument, audited, command, flag, group, option, period
-
-if TYPE_CHECKING:
-    from eventkit import EventKit
 
 queues = group("queue", "Queues: list, settings, pause, purge.")
 tasks = group("task", "Tasks of a queue: enqueue, claim, finish, show.")
@@ -66,13 +66,13 @@ class QueueOptions(TypedDict, total=False):
 
 
 @command(queues, "list")
-def list_queues(kit: "EventKit") -> Result:
+def list_queues(kit: EventKit) -> Result:
     """List all queues with tasks or settings."""
     return listing(queue_rows(kit.overview().queues), QUEUE_COLUMNS, "there are no queues")
 
 
 @command(queues)
-def add(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Result:
+def add(kit: EventKit, queue: Queue, **given: Unpack[QueueOptions]) -> Result:
     """Create a queue with settings.
 
     A queue without settings exists as soon as it has a task.
@@ -83,7 +83,7 @@ def add(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Result:
 
 
 @command(queues)
-def configure(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Result:
+def configure(kit: EventKit, queue: Queue, **given: Unpack[QueueOptions]) -> Result:
     """Change settings, for all processes at once.
 
     Pass none to restore a default. Settings that are not given are kept.
@@ -91,14 +91,14 @@ def configure(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> R
     return details(_configured(kit, "queue.configure", queue, given))
 
 
-def _configured(kit: "EventKit", action: str, queue: str, given: Mapping[str, Any]) -> Any:
+def _configured(kit: EventKit, action: str, queue: str, given: Mapping[str, Any]) -> Any:
     changes = {name: None if value == _NONE else value for name, value in given.items()}
     audited(kit, action, queue=queue, **changes).queue(queue).configure(**changes)
     return kit.queue(queue).settings()
 
 
 @command(queues)
-def show(kit: "EventKit", queue: Queue) -> Result:
+def show(kit: EventKit, queue: Queue) -> Result:
     """Show the statistics and settings of a queue.
 
     A setting shown as - has its default.
@@ -110,7 +110,7 @@ def show(kit: "EventKit", queue: Queue) -> Result:
 
 
 @command(queues)
-def rm(kit: "EventKit", queue: Queue, force: Force = False, yes: Yes = False) -> Result:
+def rm(kit: EventKit, queue: Queue, force: Force = False, yes: Yes = False) -> Result:
     """Remove a queue with its settings and keys.
 
     A queue with tasks that are not done needs --force, which deletes them too.
@@ -123,21 +123,21 @@ def rm(kit: "EventKit", queue: Queue, force: Force = False, yes: Yes = False) ->
 
 
 @command(queues)
-def pause(kit: "EventKit", queue: Queue) -> Result:
+def pause(kit: EventKit, queue: Queue) -> Result:
     """Pause a queue: it accepts tasks, but workers get none."""
     audited(kit, "queue.pause", queue=queue).queue(queue).pause()
     return answer(f"queue {queue} is paused", {"queue": queue, "paused": True})
 
 
 @command(queues)
-def resume(kit: "EventKit", queue: Queue) -> Result:
+def resume(kit: EventKit, queue: Queue) -> Result:
     """Resume a paused queue."""
     audited(kit, "queue.resume", queue=queue).queue(queue).resume()
     return answer(f"queue {queue} resumed", {"queue": queue, "paused": False})
 
 
 @command(queues)
-def purge(kit: "EventKit", queue: Queue, state: State = "ready", yes: Yes = False) -> Result:
+def purge(kit: EventKit, queue: Queue, state: State = "ready", yes: Yes = False) -> Result:
     """Delete all tasks in one state."""
     confirm(f"Delete all {state} tasks of queue {queue}?", yes)
     number = audited(kit, "queue.purge", queue=queue, state=state).queue(queue).purge(cast(Any, state))
@@ -145,7 +145,7 @@ def purge(kit: "EventKit", queue: Queue, state: State = "ready", yes: Yes = Fals
 
 
 @command(queues)
-def peek(kit: "EventKit", queue: Queue, limit: Limit = 10) -> Result:
+def peek(kit: EventKit, queue: Queue, limit: Limit = 10) -> Result:
     """Show the tasks that workers would get next."""
     return listing(kit.queue(queue).peek(limit), _TASK_COLUMNS, f"no ready tasks in queue {queue}")
 
@@ -164,7 +164,7 @@ def compact(address: str) -> Result:
 
 
 @command(dead_tasks)
-def requeue(kit: "EventKit", queue: Queue, ids: Ids = None) -> Result:
+def requeue(kit: EventKit, queue: Queue, ids: Ids = None) -> Result:
     """Make dead tasks ready again, all or those given.
 
     Their attempts start again at zero.
@@ -173,7 +173,7 @@ def requeue(kit: "EventKit", queue: Queue, ids: Ids = None) -> Result:
     return answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number})
 
 
-def check_queues(kit: "EventKit", names: list[str]) -> None:
+def check_queues(kit: EventKit, names: list[str]) -> None:
     """Raise `Failed` for a queue without tasks and settings."""
     there = kit.overview().queues if names else ()
     for name in names:
@@ -200,15 +200,13 @@ class TaskOptions(TypedDict, total=False):
 
 @command(tasks)
 def enqueue(
-    kit: "EventKit", queue: Queue, payload: Payload = None, file: File = None, **given: Unpack[TaskOptions]
+    kit: EventKit, queue: Queue, payload: Payload = None, file: File = None, **given: Unpack[TaskOptions]
 ) -> Result:
     """Enqueue a task, or one for each line of a file.
 
     A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
     number; the lines before it are enqueued.
     """
-    from eventkit import NewTask
-
     options = settings.with_headers(given)
     if file is not None and "key" in given:
         raise Refused("--key does not work with --file: all tasks would have the same key")
@@ -227,7 +225,7 @@ def enqueue(
 
 @command(tasks)
 def poll(
-    kit: "EventKit",
+    kit: EventKit,
     queue: Queue,
     limit: Limit = 1,
     lease: Annotated[float | None, period("How long the claim is valid.")] = None,
@@ -238,15 +236,13 @@ def poll(
 
     ack, nack and extend-lease need the token.
     """
-    from eventkit.checks import default_worker
-
     claimed = kit.queue(queue).claim(worker or default_worker(), limit, lease=lease, wait=wait or 0)
     columns = ("id", "token", "attempt", "lease_expires_at", "payload")
     return listing(claimed, columns, f"no ready tasks in queue {queue}")
 
 
 @command(tasks)
-def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: ResultOption = None) -> Result:
+def ack(kit: EventKit, queue: Queue, id: Id, token: Token, result: ResultOption = None) -> Result:
     """Finish a task."""
     extra = {} if result is None else {"result": settings.json_value(result, "result")}
     return _ended(kit.queue(queue).ack(_claimed(kit, queue, id, token), **extra), id, f"task {id} is done")
@@ -254,7 +250,7 @@ def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: ResultOptio
 
 @command(tasks)
 def nack(
-    kit: "EventKit",
+    kit: EventKit,
     queue: Queue,
     id: Id,
     token: Token,
@@ -274,7 +270,7 @@ def nack(
 
 @command(tasks, "extend-lease")
 def extend_lease(
-    kit: "EventKit",
+    kit: EventKit,
     queue: Queue,
     id: Id,
     token: Token,
@@ -286,13 +282,13 @@ def extend_lease(
 
 
 @command(tasks)
-def get(kit: "EventKit", queue: Queue, id: Id) -> Result:
+def get(kit: EventKit, queue: Queue, id: Id) -> Result:
     """Show a task in any state."""
     return details(_found(kit, queue, id))
 
 
 @command(tasks)
-def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> Result:
+def remove(kit: EventKit, queue: Queue, id: Id, running: Running = False) -> Result:
     """Delete a task that is not running. Its key stays in use."""
     if not audited(kit, "task.remove", queue=queue, id=id).queue(queue).cancel(id, running):
         state = _found(kit, queue, id).state
@@ -301,7 +297,7 @@ def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> R
     return answer(f"task {id} removed", {"id": id, "removed": True})
 
 
-def _claimed(kit: "EventKit", queue: str, id: int, token: str) -> Any:
+def _claimed(kit: EventKit, queue: str, id: int, token: str) -> Any:
     from eventkit.functions import Claimed
     from eventkit.operations.queue import FindTokens
 
@@ -313,7 +309,7 @@ def _claimed(kit: "EventKit", queue: str, id: int, token: str) -> Any:
     return Claimed(id, queue, int(token))
 
 
-def _found(kit: "EventKit", queue: str, id: int) -> Any:
+def _found(kit: EventKit, queue: str, id: int) -> Any:
     task = kit.queue(queue).get(id)
     if task is None:
         raise Failed(f"there is no task {id} in queue {queue!r}: it has finished, or never existed")
@@ -328,7 +324,7 @@ def _ended(held: bool, id: int, text: str) -> Result:
 
 @command(dead_tasks, "list")
 def list_dead(
-    kit: "EventKit",
+    kit: EventKit,
     queue: Annotated[str | None, argument("QUEUE", "Only this queue.")] = None,
     limit: Limit = 20,
     by_error: Annotated[bool, flag("Count them by error.", "--by-error")] = False,
@@ -347,17 +343,15 @@ def list_dead(
         columns = ("queue", "number", "reason", "summary", "last_at", "last_id")
         return listing(groups, columns, "there are no dead tasks")
     if queue:
-        found = [
-            {**plain(task), "died_at": task.died_at, "summary": _summary(task.error)}
-            for task in kit.queue(queue).dead(limit)
-        ]
-        return listing(found, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead tasks")
+        found = kit.queue(queue).dead(limit)
+        rows = [{**plain(task), "died_at": task.died_at, "summary": _summary(task.error)} for task in found]
+        return listing(rows, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead tasks")
     counts = [{"queue": name, "dead": kit.queue(name).stats().dead} for name in names]
     return listing(counts, ("queue", "dead"), "there are no dead tasks")
 
 
 @command(dead_tasks, "show")
-def show_dead(kit: "EventKit", queue: Queue, id: Id) -> Result:
+def show_dead(kit: EventKit, queue: Queue, id: Id) -> Result:
     """Show a dead task with its whole error."""
     task = _found(kit, queue, id)
     if task.state != "dead":
@@ -366,7 +360,7 @@ def show_dead(kit: "EventKit", queue: Queue, id: Id) -> Result:
 
 
 @command(dead_tasks, "purge")
-def purge_dead(kit: "EventKit", queue: Queue, older_than: OlderThan = None, yes: Yes = False) -> Result:
+def purge_dead(kit: EventKit, queue: Queue, older_than: OlderThan = None, yes: Yes = False) -> Result:
     """Delete dead tasks, all or those older than a time."""
     which = "all" if older_than is None else f"older than {span(older_than)}"
     confirm(f"Delete the dead tasks of queue {queue} ({which})?", yes)

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import EventKit, NewTask, Task, TaskQueue
+from eventkit import EventKit, NewTask, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import both_flavours, proves, requires
 from .processes import spawn
 from .streaming import kit_on
-from .threads import PATIENCE, SOON, asleep, eventually, in_thread, line_up, rolled_back
+from .threads import PATIENCE, SOON, asleep, eventually, in_thread, line_up
 
 
 def _drain(url: str, racers: int) -> list[int]:
@@ -104,14 +104,6 @@ def test_a_claim_hands_out_at_most_its_limit(kit: EventKit) -> None:
 
 
 @proves("Q2")
-def test_every_claim_has_a_token_of_its_own(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue(1)
-    tokens = {task.token for _ in range(3) for task in queue.claim("worker", lease=0)}
-    assert len(tokens) == 3
-
-
-@proves("Q2")
 def test_claims_of_many_processes_are_disjoint_and_complete(kit: EventKit, url: str) -> None:
     kit.queue("jobs").enqueue_many(range(600))
     with spawn(_drain, url, 3) as one, spawn(_drain, url, 3) as two, spawn(_drain, url, 3) as three:
@@ -120,14 +112,6 @@ def test_claims_of_many_processes_are_disjoint_and_complete(kit: EventKit, url: 
     assert sorted(payload for share in shares for payload in share) == list(range(600))
     assert all(shares)
     assert kit.queue("jobs").size() == 0
-
-
-@proves("Q2")
-def test_claimers_do_not_wait_for_each_others_work(kit: EventKit, connect: Any, url: str) -> None:
-    kit.queue("jobs").enqueue_many([1, 2])
-    [held] = kit.queue("jobs").claim("slow")
-    [other] = connect(url).queue("jobs").claim("quick")
-    assert [held.payload, other.payload] == [1, 2]
 
 
 @requires("concurrent_writers")
@@ -167,15 +151,6 @@ def test_a_waiting_claim_wakes_for_a_moment(kit: EventKit) -> None:
 
 @proves("Q2")
 @both_flavours
-def test_a_waiting_claim_takes_the_first_that_comes(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    claim = asleep(queue.claim, "worker", 9, wait=60)
-    queue.enqueue("first")
-    assert [task.payload for task in claim.result(SOON)] == ["first"]
-
-
-@proves("Q2")
-@both_flavours
 def test_a_waiting_claim_gives_up(kit: EventKit) -> None:
     kit.queue("jobs").enqueue(1, delay=60)
     started = time.monotonic()
@@ -190,33 +165,6 @@ def test_a_waiting_claim_ends_when_its_kit_is_closed(connect: Any, url: str) -> 
     claim = asleep(closed.queue("jobs").claim, "worker", wait=60)
     closed.close()
     assert claim.result(SOON) == []
-
-
-@proves("G4", "Q2", "Q15")
-def test_a_rolled_back_claim_has_not_happened(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue(1)
-    hand_outs: list[Callable[[Any], list[Task[Any]]]] = [
-        lambda tx: queue.claim("worker", tx=tx),
-        lambda tx: queue.receive(tx=tx),
-    ]
-    for hand_out in hand_outs:
-        with rolled_back(kit) as tx:
-            assert [task.payload for task in hand_out(tx)] == [1]
-    with kit.transaction() as tx:
-        [task] = queue.claim("worker", tx=tx)
-        assert task.attempt == 1
-    assert queue.claim("worker") == []
-    assert queue.release(task)
-    with kit.transaction() as tx:
-        assert [task.payload for task in queue.receive(tx=tx)] == [1]
-    assert queue.size() == 0
-
-
-@proves("Q2")
-def test_wait_and_tx_exclude_each_other(kit: EventKit) -> None:
-    with kit.transaction() as tx, pytest.raises(ValueError, match="tx="):
-        kit.queue("jobs").claim("worker", wait=1, tx=tx)
 
 
 _BESIDE = 20_000

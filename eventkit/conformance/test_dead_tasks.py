@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit import EventKit, Task, TaskQueue
+from eventkit import EventKit, TaskQueue
 from eventkit.codec import Undecodable
-from eventkit.testing import advance
 
 from .clauses import proves
-from .threads import SOON, asleep, database_ms, rolled_back
+from .threads import SOON, asleep, database_ms
 
 
 class _Email(msgspec.Struct):
@@ -85,37 +84,6 @@ def test_a_dead_task_says_why_and_when_it_died(kit: EventKit) -> None:
 
 
 @proves("Q11")
-def test_dead_tasks_come_newest_first(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue_many(range(4))
-    tasks = queue.claim("worker", 4)
-    for place in (2, 0, 3, 1):
-        queue.fail(tasks[place], "broken")
-        advance(kit, 1)
-    assert [info.payload for info in queue.dead()] == [1, 3, 0, 2]
-    assert [info.payload for info in queue.dead(2)] == [1, 3]
-    assert kit.queue("others").dead() == []
-
-
-@proves("Q11")
-def test_requeue_gives_a_new_life(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    id = queue.enqueue(1, max_attempts=1, key="k", priority=4).id
-    _exhausted(queue)
-    advance(kit, 100)
-    before = database_ms(kit)
-    assert queue.requeue() == 1
-    assert queue.dead() == []
-    info = queue.get(id)
-    assert info is not None
-    assert (info.state, info.attempt, info.reason, info.died_at) == ("ready", 0, None, None)
-    assert before <= info.run_ms <= database_ms(kit)
-    [task] = queue.claim("worker")
-    assert (task.id, task.attempt, task.key, task.priority) == (id, 1, "k", 4)
-    assert queue.ack(task)
-
-
-@proves("Q11")
 def test_requeue_takes_the_ids_it_is_given(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     first, second, third = _dead(queue, 1, 2, 3)
@@ -138,32 +106,6 @@ def test_requeue_wakes_a_waiting_claim(kit: EventKit) -> None:
     assert [task.id for task in claim.result(SOON)] == [id]
 
 
-@proves("Q11", "Q8")
-def test_an_expired_task_that_is_requeued_lives(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    id = queue.enqueue(1, expires=0).id
-    queue.sweep()
-    assert queue.requeue() == 1
-    assert [task.id for task in queue.claim("worker")] == [id]
-
-
-@proves("Q11")
-def test_purge_dead_deletes_all_or_the_old_ones(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    _dead(queue, 1, 2)
-    advance(kit, 60)
-    _dead(queue, 3)
-    _dead(kit.queue("others"), 4)
-    queue.enqueue(5)
-    assert queue.purge_dead(older_than=61) == 0
-    assert queue.purge_dead(older_than=59) == 2
-    assert [info.payload for info in queue.dead()] == [3]
-    assert queue.purge_dead() == 1
-    assert queue.dead() == []
-    assert len(kit.queue("others").dead()) == 1
-    assert queue.size() == 1
-
-
 @proves("Q11", "Q12", "Q14")
 def test_dead_letter_to_copies_each_dead_task(kit: EventKit) -> None:
     kit.queue("hospital").configure(max_attempts=1)
@@ -177,26 +119,6 @@ def test_dead_letter_to_copies_each_dead_task(kit: EventKit) -> None:
         assert (copy.attempt, copy.max_attempts, copy.expires_at) == (1, 1, None)
         kit.queue("hospital").ack(copy)
         assert len(kit.queue(name).dead()) == 1
-
-
-@proves("Q11", "G4")
-def test_a_death_and_its_copy_are_one_step(kit: EventKit) -> None:
-    queue, copies = kit.queue("jobs"), kit.queue("copies")
-    queue.configure(dead_letter_to="copies")
-    queue.enqueue(1, max_attempts=1)
-    [task] = queue.claim("worker")
-    endings: list[Callable[[Task[Any], Any], bool]] = [
-        lambda task, tx: queue.fail(task, "broken", tx=tx),
-        lambda task, tx: queue.retry(task, tx=tx),
-    ]
-    for end in endings:
-        with rolled_back(kit) as tx:
-            assert end(task, tx)
-        assert (queue.dead(), copies.tasks()) == ([], [])
-    with kit.transaction() as tx:
-        assert queue.fail(task, "broken", tx=tx)
-        assert queue.fail(task, "twice", tx=tx) is False
-    assert (len(queue.dead()), len(copies.tasks())) == (1, 1)
 
 
 @proves("Q11", "Q12")
@@ -251,14 +173,6 @@ def test_receive_buries_what_does_not_decode(kit: EventKit) -> None:
     plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
     plain.enqueue_many(["poison", {"to": "ann"}])
     assert [task.payload for task in typed.receive(2)] == [_Email("ann")]
-    assert [info.reason for info in plain.dead()] == ["poison"]
-
-
-@proves("Q14")
-def test_poison_is_poison_under_any_lease(kit: EventKit) -> None:
-    plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
-    plain.enqueue("poison")
-    assert typed.claim("worker", lease=0) == []
     assert [info.reason for info in plain.dead()] == ["poison"]
 
 

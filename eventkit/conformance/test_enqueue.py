@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from eventkit import EventKit, NewEvent, NewTask, QueueFull
+from eventkit import EventKit, NewEvent, NewTask
 from eventkit.testing import advance
 from eventkit.values import Enqueued
 
 from .clauses import both_flavours, proves
-from .threads import SOON, asleep, database_ms, rolled_back
+from .threads import asleep, database_ms
 
 
 @proves("Q1", "Q2")
@@ -42,16 +42,6 @@ def test_a_task_carries_what_it_was_enqueued_with(kit: EventKit) -> None:
 
 
 @proves("Q1")
-def test_a_plain_task_has_the_defaults(kit: EventKit) -> None:
-    queue = kit.queue("emails")
-    queue.enqueue(None)
-    queue.enqueue_many([None])
-    for task in queue.claim("worker", 2):
-        assert (task.payload, task.key, task.headers, task.priority) == (None, None, {}, 0)
-        assert (task.expires_at, task.run_at) == (None, task.enqueued_at)
-
-
-@proves("Q1")
 def test_a_delayed_task_is_due_after_the_delay(kit: EventKit) -> None:
     queue = kit.queue("emails")
     first = queue.enqueue(1, delay=60)
@@ -75,19 +65,6 @@ def test_run_at_is_when_a_task_is_due(kit: EventKit) -> None:
     assert queue.claim("worker", 9) == []
     advance(kit, 3601)
     assert [task.payload for task in queue.claim("worker", 9)] == [1, 2]
-
-
-@proves("Q1")
-def test_delay_and_run_at_may_be_in_the_past(kit: EventKit) -> None:
-    """Such a task is due at once, and sorts by the moment given."""
-    queue = kit.queue("emails")
-    queue.enqueue("now")
-    queue.enqueue("delay", delay=-3600)
-    queue.enqueue("run_at", run_at=datetime(2001, 2, 3, tzinfo=UTC))
-    tasks = queue.claim("worker", 9)
-    assert [task.payload for task in tasks] == ["run_at", "delay", "now"]
-    assert tasks[0].run_at == datetime(2001, 2, 3, tzinfo=UTC)
-    assert tasks[1].run_ms == tasks[1].enqueued_ms - 3_600_000
 
 
 @proves("Q1")
@@ -180,49 +157,12 @@ def test_ids_are_integers_that_grow_and_are_never_reused(kit: EventKit, connect:
 
 
 @proves("Q1")
-def test_enqueue_many_answers_in_order(kit: EventKit) -> None:
-    queue = kit.queue("emails")
-    first = queue.enqueue("first", key="k")
-    answers = queue.enqueue_many(
-        [
-            "plain",
-            NewTask("taken", key="k"),
-            NewTask("new", key="n"),
-            NewTask("later", delay=60, priority=3, max_attempts=9, headers={"a": "b"}),
-            NewTask("again", key="n"),
-            "plain too",
-        ]
-    )
-    assert [answer.created for answer in answers] == [True, False, True, True, False, True]
-    assert answers[1].id == first.id
-    assert answers[4].id == answers[2].id
-    payloads = {info.id: info.payload for info in queue.tasks()}
-    assert [payloads[answer.id] for answer in answers] == ["plain", "first", "new", "later", "new", "plain too"]
-    later = queue.get(answers[3].id)
-    assert later is not None
-    assert (later.state, later.priority, later.max_attempts) == ("scheduled", 3, 9)
-    assert later.headers["a"] == "b"
-
-
-@proves("Q1")
 def test_enqueue_many_takes_any_iterable(kit: EventKit) -> None:
     queue = kit.queue("emails")
     assert queue.enqueue_many([]) == []
     answers = queue.enqueue_many(number for number in range(2500))
     payloads = {info.id: info.payload for info in queue.tasks(limit=3000)}
     assert [payloads[answer.id] for answer in answers] == list(range(2500))
-
-
-@proves("Q1", "Q13")
-def test_enqueue_many_is_all_or_nothing(kit: EventKit) -> None:
-    queue = kit.queue("emails")
-    queue.configure(max_size=4)
-    queue.enqueue_many([1, 2])
-    for items in ([3, 4, 5], [NewTask(3), NewTask(4, key="k"), NewTask(5, delay=1)]):
-        with pytest.raises(QueueFull):
-            queue.enqueue_many(items)
-        assert [info.payload for info in queue.tasks()] == [1, 2]
-    assert queue.enqueue(3, key="k").created
 
 
 @proves("Q1")
@@ -245,33 +185,6 @@ def test_enqueue_many_appears_at_once(kit: EventKit, connect: Any, url: str) -> 
         kit.queue("emails").configure(key_ttl=0)
     done.set()
     assert seen.result() <= {0, 1000, 2000}
-
-
-@proves("Q1", "G4")
-@both_flavours
-def test_an_enqueue_commits_and_rolls_back_with_its_transaction(kit: EventKit) -> None:
-    queue = kit.queue("emails")
-    with rolled_back(kit) as tx:
-        queue.enqueue(1, tx=tx)
-        queue.enqueue(2, delay=1, key="k", tx=tx)
-        queue.enqueue_many([3, NewTask(4, key="l")], tx=tx)
-    assert queue.tasks() == []
-    with kit.transaction() as tx:
-        queue.enqueue(1, tx=tx)
-        assert queue.enqueue(2, delay=1, key="k", tx=tx).created
-        queue.enqueue_many([3, NewTask(4, key="l")], tx=tx)
-    assert [info.payload for info in queue.tasks()] == [1, 2, 3, 4]
-
-
-@proves("G4", "Q2")
-def test_an_enqueue_wakes_no_worker_before_the_commit(kit: EventKit) -> None:
-    queue = kit.queue("emails")
-    claim = asleep(queue.claim, "worker", wait=60)
-    with kit.transaction() as tx:
-        queue.enqueue(1, tx=tx)
-        with pytest.raises(TimeoutError):
-            claim.result(0.3)
-    assert [task.payload for task in claim.result(SOON)] == [1]
 
 
 _GOOD = [

@@ -14,7 +14,7 @@ from eventkit.values import DeadTasks, Enqueued, QueueSettings
 
 from .clauses import proves
 from .processes import spawn
-from .threads import PATIENCE, asleep, line_up, rolled_back
+from .threads import PATIENCE, asleep, line_up
 
 _DAY = 86_400
 
@@ -158,30 +158,6 @@ def test_a_key_stays_reserved_for_24_hours_after_the_enqueue(kit: EventKit) -> N
 
 
 @proves("Q7")
-def test_a_key_is_free_at_once_when_its_time_is_over(kit: EventKit) -> None:
-    for name, remove in _REMOVALS.items():
-        queue = kit.queue(name)
-        queue.configure(key_ttl=10)
-        first = queue.enqueue("first", key="k")
-        advance(kit, 11)
-        assert not queue.enqueue("live", key="k").created, name
-        remove(queue, first.id)
-        assert queue.enqueue("second", key="k").created, name
-
-
-@proves("Q7", "Q12")
-def test_key_ttl_is_a_setting(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(key_ttl=10)
-    queue.enqueue("first", key="k")
-    _acked(queue, 0)
-    advance(kit, 8)
-    assert not queue.enqueue("within", key="k").created
-    advance(kit, 3)
-    assert queue.enqueue("after", key="k").created
-
-
-@proves("Q7")
 def test_an_enqueue_at_the_end_of_a_reservation_is_answered(kit: EventKit) -> None:
     """The answer is either the first id or a new one, wherever the clock stands."""
     queue = kit.queue("jobs")
@@ -194,16 +170,6 @@ def test_an_enqueue_at_the_end_of_a_reservation_is_answered(kit: EventKit) -> No
             assert again.id == first.id
         assert again.id > first.id
         queue.purge()
-
-
-@proves("Q7", "G4")
-def test_a_rolled_back_enqueue_frees_its_key(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    with rolled_back(kit) as tx:
-        assert queue.enqueue("undone", key="k", tx=tx).created
-        assert not queue.enqueue("twice", key="k", tx=tx).created
-    assert queue.enqueue("done", key="k").created
-    assert [info.payload for info in queue.tasks()] == ["done"]
 
 
 @proves("Q7")
@@ -229,40 +195,6 @@ def test_cancel_deletes_a_task_that_waits(kit: EventKit) -> None:
         assert queue.get(id) is None
     advance(kit, 61)
     assert queue.claim("worker") == []
-
-
-@proves("Q9", "Q5")
-def test_cancel_leaves_a_running_task_by_default(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    id = queue.enqueue(1).id
-    [task] = queue.claim("worker")
-    assert queue.cancel(id) is False
-    assert queue.extend(task, 60) is True
-    assert queue.cancel(id, running=True) is True
-    assert queue.get(id) is None
-    assert queue.ack(task) is False
-    assert queue.retry(task) is False
-
-
-@proves("Q9")
-def test_a_task_whose_lease_has_lapsed_waits_again(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    id = queue.enqueue(1).id
-    queue.claim("worker", lease=0)
-    assert queue.cancel(id) is True
-
-
-@proves("Q9")
-def test_a_dead_or_done_task_cannot_be_cancelled(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(keep_done=60)
-    queue.enqueue_many([1, 2])
-    dead, done = queue.claim("worker", 2)
-    queue.fail(dead, "broken")
-    queue.ack(done)
-    assert queue.cancel(dead.id, running=True) is False
-    assert queue.cancel(done.id, running=True) is False
-    assert [info.state for info in queue.tasks()] == ["dead", "done"]
 
 
 @proves("Q21")

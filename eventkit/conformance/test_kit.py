@@ -158,29 +158,6 @@ def test_closing_right_after_a_write_ends(url: str) -> None:
         assert len(kit.stream("t").read()) == 120
 
 
-@proves("G1", "S5")
-def test_closing_saves_what_was_handled(connect: Callable[..., Any], url: str) -> None:
-    """Closing the kit saves the events that a subscriber has handled, but not the one in progress."""
-    kit = connect(url)
-    kit.stream("t").publish_many([1, 2, 3])
-    events = kit.stream("t").subscribe("c", save_every_n=1000, save_every_s=1000)
-    assert [next(events).payload for _ in range(3)] == [1, 2, 3]
-    kit.close()
-    assert connect(url).stream("t").offset("c") == 2
-
-
-@proves("G1", "Q17")
-def test_closing_gives_back_what_was_not_handed_out(connect: Callable[..., Any], url: str) -> None:
-    """Other workers can claim the tasks that `work` had claimed ahead at once, with no attempt spent."""
-    kit = connect(url)
-    kit.queue("q").enqueue_many([1, 2, 3])
-    tasks = kit.queue("q").work("w", batch=3)
-    assert next(tasks).payload == 1
-    kit.close()
-    again = connect(url).queue("q").claim("w", 3)
-    assert [(task.payload, task.attempt) for task in again] == [(2, 1), (3, 1)]
-
-
 @proves("G2", "G13")
 def test_an_unknown_scheme_lists_the_known_ones(connect: Callable[..., Any], url: str) -> None:
     """A URL that no installed backend serves is `UnknownBackend`, which lists the known schemes."""

@@ -23,20 +23,6 @@ def _claim_and_die(url: str, lease: float) -> None:
     time.sleep(60)
 
 
-@proves("Q3")
-def test_attempts_count_at_claim(kit: EventKit) -> None:
-    """A task has three attempts by default, even if no worker reports an end."""
-    queue = kit.queue("jobs")
-    id = queue.enqueue(1).id
-    for attempt in (1, 2, 3):
-        [task] = queue.claim("worker", lease=0)
-        assert (task.attempt, task.max_attempts) == (attempt, 3)
-    assert queue.claim("worker") == []
-    info = queue.get(id)
-    assert info is not None
-    assert (info.state, info.reason, info.attempt) == ("dead", "exhausted", 3)
-
-
 @proves("Q3", "Q4")
 def test_a_crashing_process_uses_up_an_attempt(kit: EventKit, url: str) -> None:
     queue = kit.queue("jobs")
@@ -68,18 +54,6 @@ def test_a_lease_lasts_300_seconds_unless_said_otherwise(kit: EventKit) -> None:
     assert queue.claim("worker", 9) == []
     advance(kit, 10)
     assert [task.payload for task in queue.claim("worker", 9)] == [1, 2]
-
-
-@proves("Q4")
-def test_leases_have_millisecond_resolution(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue(1)
-    [task] = queue.claim("worker", lease=12.345)
-    info = queue.get(task.id)
-    assert info is not None
-    assert info.claimed_ms is not None
-    assert task.lease_expires_ms - info.claimed_ms == 12_345
-    assert info.lease_expires_at == task.lease_expires_at
 
 
 @proves("Q4")
@@ -176,38 +150,6 @@ def test_thousands_may_expire_at_once(kit: EventKit) -> None:
     assert queue.stats().dead == 2500
 
 
-@proves("Q8")
-def test_a_task_is_handed_out_until_it_expires(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue(1, expires=100)
-    advance(kit, 97)
-    [task] = queue.claim("worker")
-    advance(kit, 10)
-    # The task was claimed in time; from then on only the lease counts.
-    assert queue.ack(task) is True
-
-
-@proves("Q8", "Q11")
-def test_an_expired_task_dies_on_the_next_claim(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    id = queue.enqueue(1, expires=10).id
-    advance(kit, 11)
-    assert queue.claim("worker") == []
-    [dead] = queue.dead()
-    assert (dead.id, dead.reason, dead.attempt) == (id, "expired", 0)
-
-
-@proves("Q8", "Q10")
-def test_a_task_that_has_died_by_the_clock_has_a_reason_before_it_is_moved(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    late = queue.enqueue("late", expires=10).id
-    queue.enqueue("lapsed", priority=1, max_attempts=1)
-    [lapsed] = queue.claim("worker", lease=5)
-    advance(kit, 11)
-    infos = [queue.get(late), queue.get(lapsed.id)]
-    assert [(info.state, info.reason) for info in infos if info] == [("dead", "expired"), ("dead", "exhausted")]
-
-
 @proves("Q8", "Q11")
 def test_an_expired_task_dies_on_a_sweep(kit: EventKit) -> None:
     queue = kit.queue("jobs")
@@ -219,40 +161,6 @@ def test_an_expired_task_dies_on_a_sweep(kit: EventKit) -> None:
     assert [info.reason for info in queue.dead()] == ["expired", "expired"]
     assert queue.sweep() == 0
     assert queue.size() == 1
-
-
-@proves("Q8", "Q4", "Q11")
-def test_a_task_whose_lease_and_time_have_both_run_out_is_expired(kit: EventKit) -> None:
-    for name in ("claimed", "swept"):
-        queue = kit.queue(name)
-        # With attempts left, without, and with a lease that outlives the expiry.
-        queue.enqueue_many([NewTask(1, expires=10), NewTask(2, expires=10, max_attempts=1), NewTask(3, expires=10)])
-        queue.claim("worker", 2, lease=5)
-        queue.claim("worker", 1, lease=20)
-        advance(kit, 11)
-        assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 2
-        assert {info.payload: info.reason for info in queue.dead()} == {1: "expired", 2: "expired"}
-        assert [info.payload for info in queue.tasks("running")] == [3]
-        advance(kit, 10)
-        assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 1
-        assert [(info.payload, info.reason, info.attempt) for info in queue.dead(1)] == [(3, "expired", 1)]
-
-
-@proves("Q8")
-def test_a_retried_or_released_task_expires_too(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue_many([NewTask("later", expires=50), NewTask("now", expires=50), NewTask("released", expires=50)])
-    later, now, released = queue.claim("worker", 3)
-    queue.retry(later, delay=100)
-    queue.retry(now, delay=0)
-    queue.release(released)
-    advance(kit, 51)
-    assert queue.claim("worker", 9) == []
-    assert {info.payload: info.reason for info in queue.dead()} == {
-        "later": "expired",
-        "now": "expired",
-        "released": "expired",
-    }
 
 
 @proves("Q8")

@@ -95,14 +95,6 @@ def test_what_a_consumer_has_not_read_is_kept(kit: EventKit) -> None:
 
 
 @proves("S8")
-def test_without_consumers_nothing_is_unconsumed(kit: EventKit) -> None:
-    """`keep_unconsumed` keeps nothing then."""
-    stream = _aged(kit)
-    assert stream.prune(keep_count=0, keep_unconsumed=True) == 10
-    assert _numbers(stream) == []
-
-
-@proves("S8")
 @pytest.mark.parametrize("keep", [0, 4])
 def test_a_position_that_was_pruned_away_is_truncated(kit: EventKit, keep: int) -> None:
     """The error has the first and the last offset that are missing, also when no event is left."""
@@ -140,30 +132,6 @@ def test_skip_goes_on_with_what_is_left(kit: EventKit) -> None:
     with stream.subscribe("consumer", on_truncated="skip") as events:
         assert [event.payload for event in take(events, 3)] == [7, 8, 9]
     assert stream.offset("consumer") == offsets[8]
-
-
-@proves("S8")
-def test_the_beginning_is_never_truncated(kit: EventKit) -> None:
-    """``after=0``, ``"earliest"`` and a consumer without a saved offset mean the oldest remaining event."""
-    stream = kit.stream("orders")
-    stream.publish_many(range(10))
-    stream.prune(keep_count=3)
-    assert _numbers(stream) == [7, 8, 9]
-    starts: list[dict[str, Any]] = [
-        {"start": "earliest"},
-        {"start": 0},
-        {"consumer": "new"},
-        {"consumer": "new", "start": "earliest"},
-        {},
-    ]
-    for start in starts:
-        with stream.subscribe(**start, save_every_n=0, save_every_s=0) as events:
-            assert [event.payload for event in take(events, 3)] == [7, 8, 9]
-    stream.prune(keep_count=0)
-    assert stream.read() == []
-    with stream.subscribe("new") as events:
-        stream.publish(10)
-        assert take(events, 1)[0].payload == 10
 
 
 @proves("S8")

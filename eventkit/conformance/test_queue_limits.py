@@ -98,27 +98,6 @@ def test_a_full_queue_refuses(kit: EventKit) -> None:
 
 
 @proves("Q13")
-def test_what_is_dead_or_done_takes_no_room(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(max_size=2, keep_done=60)
-    queue.enqueue_many([1, 2])
-    dead, done = queue.claim("worker", 2)
-    queue.fail(dead, "broken")
-    assert queue.ack(done)
-    assert len(queue.enqueue_many([3, 4])) == 2
-
-
-@proves("Q13")
-def test_a_batch_larger_than_the_queue_is_refused_at_once(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(max_size=3)
-    for items in (range(4), [NewTask(1, key="k")] * 4):
-        with pytest.raises(QueueFull, match="max_size"):
-            queue.enqueue_many(items)
-    assert len(queue.enqueue_many(range(3))) == 3
-
-
-@proves("Q13")
 @both_flavours
 def test_an_enqueue_can_wait_for_room(kit: EventKit, url: str) -> None:
     queue = kit.queue("jobs")
@@ -167,16 +146,6 @@ def test_an_enqueue_that_waited_in_vain_is_refused(kit: EventKit) -> None:
         queue.enqueue("second", wait=0.3)
     assert time.monotonic() - started >= 0.3
     assert queue.size() == 1
-
-
-@proves("Q13")
-def test_waiting_for_room_and_tx_exclude_each_other(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    with kit.transaction() as tx:
-        for wait in (0, 1):
-            with pytest.raises(ValueError, match="tx="):
-                queue.enqueue(1, wait=wait, tx=tx)
-    assert queue.tasks() == []
 
 
 @proves("Q13", "G4")
@@ -240,22 +209,6 @@ def test_max_running_bounds_all_workers_together(kit: EventKit, connect: Any, ur
     advance(kit, 11)
     # A lapsed lease does not count.
     assert [task.id for task in other.claim("other", 9)] == [third.id]
-
-
-@proves("Q13", "Q12")
-def test_max_running_can_be_changed_while_tasks_run(kit: EventKit, connect: Any, url: str) -> None:
-    """A bound below the number of running tasks stops claims until enough have ended."""
-    queue, other = kit.queue("jobs"), connect(url).queue("jobs")
-    queue.enqueue_many(range(9))
-    running = queue.claim("worker", 3)
-    other.configure(max_running=2)
-    assert queue.claim("worker") == []
-    assert [queue.ack(task) for task in running[:2]] == [True, True]
-    assert len(queue.claim("worker", 9)) == 1
-    other.configure(max_running=4)
-    assert len(queue.claim("worker", 9)) == 2
-    other.configure(max_running=None)
-    assert len(queue.claim("worker", 9)) == 3
 
 
 @proves("Q13", "Q4")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import EventKit, Fixed
+from eventkit import EventKit
 from eventkit.testing import advance
 
 from .clauses import both_flavours, proves
@@ -87,61 +87,6 @@ def test_settings_apply_at_once_to_other_processes(kit: EventKit, url: str) -> N
         queue.enqueue(1)
     assert queue.claim("worker") == []
     assert queue.stats().paused is True
-
-
-@proves("Q12")
-def test_what_is_left_out_stays_as_it_is(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(max_attempts=5, lease=50, max_size=3)
-    queue.configure(retry=Fixed(base=9, jitter=0))
-    queue.configure(lease=60)
-    queue.configure()
-    assert _max_attempts(kit) == 5
-    [task] = queue.claim("worker")
-    assert task.lease_ms == 60_000
-    queue.retry(task)
-    advance(kit, 8)
-    assert queue.claim("worker") == []
-    queue.enqueue_many([1, 2])
-    with pytest.raises(eventkit.QueueFull):
-        queue.enqueue(3)
-
-
-@proves("Q12")
-def test_none_is_the_default_again(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(max_attempts=5, lease=50, max_size=1, max_running=1, rate=0.001, burst=1, keep_done=60)
-    queue.enqueue(0)
-    queue.claim("worker")
-    queue.configure(
-        max_attempts=None, lease=None, max_size=None, max_running=None, rate=None, burst=None, keep_done=None
-    )
-    queue.enqueue_many(range(1, 5))
-    tasks = queue.claim("worker", 9)
-    assert [(task.payload, task.max_attempts, task.lease_ms) for task in tasks] == [
-        (number, 3, 300_000) for number in range(1, 5)
-    ]
-    queue.ack_many(tasks)
-    assert queue.tasks("done") == []
-
-
-@proves("Q12")
-def test_settings_beat_the_defaults_and_calls_beat_settings(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(max_attempts=5, lease=50)
-    queue.enqueue_many([1, eventkit.NewTask(2, max_attempts=7)])
-    [configured] = queue.claim("worker")
-    [said] = queue.claim("worker", lease=20)
-    assert (configured.max_attempts, configured.lease_ms) == (5, 50_000)
-    assert (said.max_attempts, said.lease_ms) == (7, 20_000)
-
-
-@proves("Q12")
-def test_settings_belong_to_one_queue(kit: EventKit) -> None:
-    kit.queue("others").configure(max_attempts=9, max_size=1)
-    kit.queue("others").pause()
-    kit.queue("jobs").enqueue_many([1, 2])
-    assert [task.max_attempts for task in kit.queue("jobs").claim("worker", 2)] == [3, 3]
 
 
 @proves("Q12")
@@ -255,20 +200,6 @@ def test_without_a_burst_the_bucket_holds_a_second(kit: EventKit) -> None:
         queue.configure(rate=rate)
         queue.enqueue_many(range(20))
         assert len(queue.claim("worker", 20)) == depth
-
-
-@proves("Q13")
-def test_an_empty_queue_spends_no_tokens(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(rate=0.001, burst=3)
-    for _ in range(5):
-        assert queue.claim("worker", 9) == queue.receive(9) == queue.claim("worker", wait=0.01) == []
-    queue.enqueue(1)
-    assert len(queue.claim("worker", 9)) == 1
-    assert queue.claim("worker", 9) == []
-    queue.enqueue_many([2, 3, 4])
-    assert len(queue.claim("worker", 9)) == 2
-    assert queue.claim("worker", 9) == []
 
 
 @proves("Q13", "Q2")

@@ -13,7 +13,7 @@ from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import Elsewhere, another_process  # noqa: F401  # a fixture
-from .threads import PATIENCE, SOON, asleep, eventually, rolled_back
+from .threads import PATIENCE, SOON, asleep, eventually
 from .urls import with_options
 
 """The ends of a task, and the answer that waiters get."""
@@ -89,18 +89,6 @@ def test_a_result_expires(kit: EventKit) -> None:
     assert kit.results.get("an hour") == 3
 
 
-@proves("K3", "G4")
-def test_saving_commits_and_rolls_back_with_its_transaction(kit: EventKit, connect: Any, url: str) -> None:
-    other = connect(url)
-    with rolled_back(kit) as tx:
-        kit.results.save("x", 1, tx=tx)
-    assert other.results.get("x") is None
-    with kit.transaction() as tx:
-        kit.results.save("x", 2, tx=tx)
-        assert other.results.get("x") is None
-    assert other.results.get("x") == 2
-
-
 @proves("K3", "Q5")
 def test_an_ack_saves_its_result_under_the_tasks_id(kit: EventKit) -> None:
     """The result stays although the task is deleted or kept."""
@@ -142,25 +130,6 @@ def test_a_tasks_result_is_there_for_an_hour_or_as_long_as_the_task(kit: EventKi
     assert [kit.results.get(task.id) for task in tasks] == [None, None, "long"]
     advance(kit, 3600)
     assert [kit.results.get(task.id) for task in tasks] == [None, None, None]
-
-
-@proves("K3", "G4", "Q5")
-def test_an_ack_and_its_result_are_one(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue(1)
-    [task] = queue.claim("worker")
-    with rolled_back(kit) as tx:
-        assert queue.ack(task, result=1, tx=tx)
-    assert kit.results.get(task.id, "nothing") == "nothing"
-    with pytest.raises(ValueError, match="nan"):
-        queue.ack(task, result=float("nan"))
-    with kit.transaction() as tx:
-        assert queue.ack(task, result=2, tx=tx)
-    assert kit.results.get(task.id) == 2
-    queue.enqueue(1)
-    [lost] = queue.claim("worker", lease=0)
-    assert not queue.ack(lost, result=3)
-    assert kit.results.get(lost.id, "nothing") == "nothing"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Streams: publishing, reading, and dedup ids."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
@@ -16,7 +16,7 @@ from eventkit.testing import advance
 from .clauses import both_flavours, proves
 from .processes import spawn
 from .streaming import go, publish_same_ids, transaction
-from .threads import in_thread, rolled_back, take
+from .threads import in_thread, take
 
 
 @dataclass
@@ -45,14 +45,6 @@ def test_an_event_reads_as_it_was_published(kit: EventKit) -> None:
     assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-@proves("S1", "S3")
-def test_an_event_without_key_and_headers_has_none(kit: EventKit) -> None:
-    """The key is None and the headers are empty."""
-    kit.stream("orders").publish(None)
-    [event] = kit.stream("orders").read()
-    assert (event.key, event.payload, event.headers) == (None, None, {})
-
-
 @proves("S1")
 def test_offsets_are_integers_that_grow(kit: EventKit) -> None:
     """Offsets grow across events of other topics."""
@@ -65,55 +57,6 @@ def test_offsets_are_integers_that_grow(kit: EventKit) -> None:
     assert all(type(offset) is int and offset > 0 for offset in offsets)
     assert offsets == sorted(set(offsets))
     assert [event.offset for event in orders.read()] == offsets
-
-
-@proves("S1", "S8")
-def test_offsets_are_not_reused_when_everything_was_pruned(
-    kit: EventKit, connect: Callable[..., Any], url: str
-) -> None:
-    """A later kit does not reuse them either."""
-    stream = kit.stream("orders")
-    last = stream.publish_many([1, 2, 3])[-1]
-    assert stream.prune(keep_count=0) == 3
-    assert stream.read() == []
-    again = stream.publish(4)
-    assert again > last
-    stream.prune(keep_count=0)
-    assert connect(url).stream("orders").publish(5) > again
-
-
-@proves("S1", "S7")
-def test_a_rolled_back_publish_leaves_nothing(kit: EventKit) -> None:
-    """It is neither read nor counted into the head."""
-    stream = kit.stream("orders")
-    first = stream.publish("stays")
-    with rolled_back(kit) as tx:
-        stream.publish("goes", tx=tx)
-        stream.publish_many(["goes", "too"], tx=tx)
-    assert stream.head() == first
-    second = stream.publish("stays too")
-    assert [(event.offset, event.payload) for event in stream.read()] == [(first, "stays"), (second, "stays too")]
-
-
-@proves("S1")
-def test_publish_many_keeps_the_order(kit: EventKit) -> None:
-    """Bare payloads, `NewEvent`s and mixed batches keep it; their offsets ascend."""
-    stream = kit.stream("orders")
-    items = [
-        NewEvent("a", "key a", {"h": "a"}, "id a"),
-        {"bare": True},
-        NewEvent("c", key="key c"),
-        NewEvent("d", dedup="id d"),
-        None,
-    ]
-    offsets = stream.publish_many(items)
-    events = stream.read()
-    assert [event.offset for event in events] == offsets == sorted(set(offsets))
-    assert [event.payload for event in events] == ["a", {"bare": True}, "c", "d", None]
-    assert [event.key for event in events] == ["key a", None, "key c", None, None]
-    assert [event.headers for event in events] == [{"h": "a"}, {}, {}, {}, {}]
-    assert stream.publish("e", dedup="id a") == offsets[0]
-    assert stream.publish("e", dedup="id d") == offsets[3]
 
 
 @proves("S1")
@@ -211,21 +154,6 @@ def test_offset_at_finds_the_place_of_a_moment(kit: EventKit) -> None:
     assert [e.payload for e in stream.read(ahead)] == ["later"]
 
 
-@proves("S7", "S8")
-def test_offset_at_goes_on_after_pruning(kit: EventKit) -> None:
-    """Its answer for a moment before the oldest remaining event is no pruned position."""
-    stream = kit.stream("orders")
-    stream.publish_many(range(5))
-    advance(kit, 100)
-    stream.publish_many(range(5, 8))
-    stream.prune(older_than=50)
-    for moment in (datetime(2001, 1, 1, tzinfo=UTC), datetime.now(UTC) - timedelta(seconds=30)):
-        assert [event.payload for event in stream.read(stream.offset_at(moment))] == [5, 6, 7]
-    advance(kit, 100)
-    stream.prune(older_than=50)
-    assert stream.read(stream.offset_at(datetime(2001, 1, 1, tzinfo=UTC))) == []
-
-
 @proves("S7")
 def test_offset_at_wants_a_time_zone(kit: EventKit) -> None:
     """A naive datetime is refused."""
@@ -266,31 +194,6 @@ def test_a_subscriber_passes_what_does_not_decode(kit: EventKit) -> None:
     assert [event.offset for event in typed.read(typed.offset("consumer"))] == [last]
 
 
-@proves("S6")
-def test_the_same_id_gives_the_first_offset(kit: EventKit) -> None:
-    """The other arguments of the second call are ignored; the first event is unchanged."""
-    stream = kit.stream("orders")
-    first = stream.publish("first", key="a", dedup="id")
-    between = stream.publish("between")
-    assert stream.publish("second", key="b", headers={"h": "2"}, dedup="id") == first
-    assert [(event.offset, event.payload, event.key) for event in stream.read()] == [
-        (first, "first", "a"),
-        (between, "between", None),
-    ]
-
-
-@proves("S6")
-def test_ids_are_a_topics_own(kit: EventKit) -> None:
-    """The id in another topic, and another id, are no duplicates; nor are events without an id."""
-    stream, other = kit.stream("orders"), kit.stream("others")
-    stream.publish(1, dedup="id")
-    other.publish(2, dedup="id")
-    stream.publish(3, dedup="ID")
-    stream.publish_many([1, 1])
-    assert [event.payload for event in stream.read()] == [1, 3, 1, 1]
-    assert [event.payload for event in other.read()] == [2]
-
-
 @proves("S6", "S1")
 def test_duplicates_inside_and_before_a_batch(kit: EventKit) -> None:
     """`publish_many` answers for each item, duplicates inside the batch included, and writes each id once."""
@@ -313,42 +216,6 @@ def test_duplicates_inside_and_before_a_batch(kit: EventKit) -> None:
     assert [event.payload for event in stream.read()] == ["old", "a", "plain", "plain", "d"]
     assert stream.publish_many([NewEvent("e", dedup="old"), NewEvent("f", dedup="new")]) == [old, new]
     assert len(stream.read()) == 5
-
-
-@proves("S6")
-def test_a_rolled_back_first_does_not_count(kit: EventKit) -> None:
-    """The next event with the id is the first."""
-    stream = kit.stream("orders")
-    with rolled_back(kit) as tx:
-        stream.publish("undone", dedup="id", tx=tx)
-    offset = stream.publish("done", dedup="id")
-    assert stream.publish("again", dedup="id") == offset
-    assert [(event.offset, event.payload) for event in stream.read()] == [(offset, "done")]
-
-
-@proves("S6")
-def test_a_transaction_knows_its_own_ids(kit: EventKit) -> None:
-    """It sees them before they are committed."""
-    stream = kit.stream("orders")
-    with kit.transaction() as tx:
-        first = stream.publish("first", dedup="id", tx=tx)
-        assert stream.publish("second", dedup="id", tx=tx) == first
-        assert stream.publish_many([NewEvent("third", dedup="id")], tx=tx) == [first]
-    assert [event.payload for event in stream.read()] == ["first"]
-
-
-@proves("S6", "S8")
-def test_retention_ends_with_the_event(kit: EventKit) -> None:
-    """The id of a pruned event is free; those of the remaining events are not."""
-    stream = kit.stream("orders")
-    first = stream.publish("first", dedup="pruned")
-    left = stream.publish("left", dedup="left")
-    stream.prune(keep_count=1)
-    again = stream.publish("again", dedup="pruned")
-    assert again > left > first
-    assert stream.publish("no", dedup="left") == left
-    assert stream.publish("no", dedup="pruned") == again
-    assert [event.payload for event in stream.read()] == ["left", "again"]
 
 
 @proves("S6")

@@ -61,34 +61,6 @@ def test_no_gap_and_no_duplicate_at_the_seam(kit: EventKit, url: str, flavour: s
 
 
 @proves("S5")
-@pytest.mark.parametrize("batch", [1, 3, 1000])
-def test_the_batch_is_only_how_much_is_read_at_a_time(kit: EventKit, batch: int) -> None:
-    """Every batch size gives the same events."""
-    stream = kit.stream("orders")
-    stream.publish_many(range(10))
-    with stream.subscribe("consumer", batch=batch, save_every_n=1) as events:
-        assert _payloads(events, 10) == list(range(10))
-
-
-@proves("S5")
-def test_committed_goes_on_after_the_saved_offset(kit: EventKit) -> None:
-    """It starts at the first event without a saved offset or a consumer name."""
-    stream = kit.stream("orders")
-    offsets = stream.publish_many(["a", "b", "c", "d"])
-    with stream.subscribe("consumer") as events:
-        assert _payloads(events, 1) == ["a"]
-    starts: list[dict[str, Any]] = [{}, {"start": "committed"}]
-    for start in starts:
-        stream.seek("consumer", offsets[1])
-        with stream.subscribe("consumer", **start) as events:
-            assert _payloads(events, 2) == ["c", "d"]
-        with stream.subscribe("another", **start) as events:
-            assert _payloads(events, 1) == ["a"]
-        with stream.subscribe(**start) as events:
-            assert _payloads(events, 1) == ["a"]
-
-
-@proves("S5")
 def test_any_other_start_wins_over_the_saved_offset(kit: EventKit) -> None:
     """The start is the first event, an offset or a moment; a save still only moves the offset forward."""
     stream = kit.stream("orders")
@@ -144,24 +116,6 @@ def test_subscribe_refuses_bad_arguments_at_once(kit: EventKit, arguments: dict[
     """The call raises, not the first step."""
     with pytest.raises(ValueError):  # noqa: PT011 - any of several arguments
         kit.stream("orders").subscribe(**arguments)
-
-
-@proves("S5", "S4")
-def test_consumers_each_get_everything(kit: EventKit) -> None:
-    """Each reads at its own pace, with its own offset."""
-    stream = kit.stream("orders")
-    offsets = stream.publish_many(range(6))
-    with (
-        stream.subscribe("a", save_every_n=1) as a,
-        stream.subscribe("b", save_every_n=1) as b,
-        stream.subscribe() as anonymous,
-    ):
-        assert _payloads(a, 2) == [0, 1]
-        assert _payloads(b, 5) == [0, 1, 2, 3, 4]
-        assert _payloads(a, 2) == [2, 3]
-        assert _payloads(anonymous, 6) == list(range(6))
-    assert (stream.offset("a"), stream.offset("b")) == (offsets[2], offsets[3])
-    assert [consumer.name for consumer in stream.consumers()] == ["a", "b"]
 
 
 @proves("S5")

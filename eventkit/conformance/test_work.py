@@ -11,19 +11,10 @@ import pytest
 
 import eventkit
 from eventkit import Closed, EventKit, TaskQueue
-from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
 from .threads import PATIENCE, SOON, asleep, in_thread
-
-
-def _enqueue_late(url: str) -> float:
-    """Enqueue a task and return the time just after the commit."""
-    with eventkit.connect(url) as kit:
-        time.sleep(0.1)
-        kit.queue("jobs").enqueue("late")
-        return time.time()
 
 
 @proves("Q17", "Q2")
@@ -54,14 +45,6 @@ def test_a_worker_without_a_name_gets_one(kit: EventKit) -> None:
         info = queue.get(task.id)
         assert info is not None
         assert info.worker
-
-
-@proves("Q17", "W1")
-def test_work_wakes_on_a_commit_of_another_process(kit: EventKit, url: str) -> None:
-    with kit.queue("jobs").work() as tasks, spawn(_enqueue_late, url) as process:
-        assert next(tasks).payload == "late"
-        woken = time.time()
-        assert woken - process.result() < SOON
 
 
 @proves("Q17", "Q4", "W1")
@@ -95,15 +78,6 @@ def test_work_wakes_when_a_task_is_put_back(kit: EventKit) -> None:
             again = work.result(SOON)
             assert again.id == id
             queue.ack(again)
-
-
-@proves("Q17")
-def test_two_workers_share_a_queue(kit: EventKit, connect: Any, url: str) -> None:
-    queue, other = kit.queue("jobs"), connect(url).queue("jobs")
-    with queue.work("one") as one, other.work("two") as two:
-        firsts = [asleep(one.__next__), asleep(two.__next__)]
-        queue.enqueue_many([1, 2])
-        assert sorted(first.result(SOON).payload for first in firsts) == [1, 2]
 
 
 @proves("Q17", "S5", "G1")
@@ -190,17 +164,6 @@ def test_a_busy_worker_whose_kit_is_closed_keeps_no_more_than_its_task(kit: Even
         assert all(info.attempt == 0 for info in waiting)
 
 
-@proves("Q17")
-def test_leaving_the_loop_gives_back_the_batch(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue_many([1, 2, 3])
-    with queue.work(batch=3) as tasks:
-        for task in tasks:
-            assert queue.ack(task)
-            break
-    assert [(info.state, info.attempt) for info in queue.tasks()] == [("ready", 0), ("ready", 0)]
-
-
 @proves("Q17", "Q14")
 def test_poison_does_not_end_the_loop(kit: EventKit) -> None:
     kit.queue("jobs").enqueue_many(["poison", 1])
@@ -210,17 +173,6 @@ def test_poison_does_not_end_the_loop(kit: EventKit) -> None:
         kit.queue("jobs").enqueue_many(["poison", 2])
         assert work.result(SOON).payload == 2
     assert len(kit.queue("jobs").dead()) == 2
-
-
-@proves("Q17")
-def test_an_unfinished_task_is_handed_out_again(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    queue.enqueue(1)
-    with queue.work(lease=30) as tasks:
-        first = next(tasks)
-        advance(kit, 31)
-        second = next(tasks)
-        assert (second.id, second.attempt) == (first.id, 2)
 
 
 def _work(kit: EventKit, count: int, *queues: Any, **options: Any) -> list[Any]:

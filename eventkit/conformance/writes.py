@@ -25,6 +25,7 @@ WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
     "retry": lambda kit, task, tx: kit.queue("q").retry(task, error="again", tx=tx),
     "fail": lambda kit, task, tx: kit.queue("q").fail(task, "never", tx=tx),
     "release": lambda kit, task, tx: kit.queue("q").release(task, tx=tx),
+    "snooze": lambda kit, task, tx: kit.queue("q").snooze(task, 60, tx=tx),
     "extend": lambda kit, task, tx: kit.queue("q").extend(task, 5000, tx=tx),
     "cancel": lambda kit, task, tx: kit.queue("q").cancel(task.id, running=True, tx=tx),
     "save result": lambda kit, task, tx: kit.results.save("r", "saved", tx=tx),

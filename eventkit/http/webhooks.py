@@ -136,7 +136,6 @@ def _info(task: TaskInfo[Any]) -> WebhookInfo:
         queue_name=task.queue,
         status=task.state,
         callback_url=call.url,
-        max_attempts=task.max_attempts,
         timeout_ms=call.timeout_ms,
         idempotency_key=task.key,
     )

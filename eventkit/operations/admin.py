@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..checks import SHOWN_STATES, as_datetime
+from ..checks import SHOWN_STATES
 from ..codec import decode_headers
 from ..values import (
     Consumer,
     EventLook,
     HeldLock,
     LimitInfo,
+    Moment,
     Overview,
     PipelineInfo,
-    QueueStats,
     ScheduleStats,
     StreamStats,
     TaskLook,
@@ -196,7 +196,7 @@ class ReadOverview(Read[Overview], frozen=True):
         consumers: defaultdict[str, list[list[Any]]] = defaultdict(list)
         for topic, consumer in found["consumer"]:
             consumers[topic].append(consumer)
-        queues = {name: _queue(*values) for name, values in found["queue"]}
+        queues = {name: queue_stats(values) for name, values in found["queue"]}
         topics = {name: _topic(values, consumers[name]) for name, values in found["topic"]}
         schedules = {name: ScheduleStats(*values) for name, values in found["schedule"]}
         locks = {name: HeldLock(*values) for name, values in found["lock"]}
@@ -205,12 +205,6 @@ class ReadOverview(Read[Overview], frozen=True):
         return Overview(
             queues, topics, schedules, locks, min(results, MOST_COUNTED), results > MOST_COUNTED or any(approximate)
         )
-
-
-def _queue(now: int, paused: int | bool, counts: list[int], due: list[Any], oldest: int | None) -> QueueStats:
-    *due_counts, oldest_due = due
-    moments = [moment for moment in (oldest, oldest_due) if moment is not None]
-    return queue_stats([*counts, *due_counts], now - min(moments) if moments else None, paused)
 
 
 def _topic(values: list[int], consumers: list[list[Any]]) -> StreamStats:
@@ -285,20 +279,12 @@ class ApiKey(msgspec.Struct, frozen=True):
     expires_ms: int | None
     revoked_ms: int | None
 
-    @property
-    def created_at(self) -> datetime:
-        """The time at which it was created."""
-        return as_datetime(self.created_ms)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """The time at which it expires; None if never."""
-        return None if self.expires_ms is None else as_datetime(self.expires_ms)
-
-    @property
-    def revoked_at(self) -> datetime | None:
-        """The time at which it was revoked."""
-        return None if self.revoked_ms is None else as_datetime(self.revoked_ms)
+    created_at = Moment[datetime]("created_ms")
+    """The time at which it was created."""
+    expires_at = Moment[datetime | None]("expires_ms")
+    """The time at which it expires; None if never."""
+    revoked_at = Moment[datetime | None]("revoked_ms")
+    """The time at which it was revoked."""
 
 
 def _key(id: str, name: str, scopes: str, *columns: Any) -> ApiKey:

@@ -7,7 +7,7 @@ due tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from os import urandom
 from typing import Any, ClassVar, NamedTuple
@@ -176,6 +176,34 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         return poisonous
 
 
+class QueueOrder:
+    """Queues that are claimed from by their weights, or one after the other if *strict*.
+
+    A queue with twice the weight has twice as many tasks handed out, while both have any.  Each has a clock of its own,
+    which runs slower the more weight it has; the one that is furthest behind is next.  A queue that was empty when it
+    was next gets no more later.
+    """
+
+    def __init__(self, weights: Mapping[str, float], claim: Callable[[str], Claim], strict: bool = False) -> None:
+        self._weights = weights
+        self._claim = claim
+        self._strict = strict
+        self._clocks = dict.fromkeys(weights, 0.0)
+
+    def __iter__(self) -> Iterator[Claim]:
+        """Yield the claims to make, until one returns tasks."""
+        names = self._weights if self._strict else sorted(self._weights, key=self._clocks.__getitem__)
+        return map(self._claim, names)
+
+    def record(self, claim: Claim, found: int) -> None:
+        """Record that *claim* has returned so many tasks."""
+        queue = claim.queue
+        if found:
+            self._clocks[queue] += found / self._weights[queue]
+        else:
+            self._clocks[queue] = max(self._clocks.values())
+
+
 class Ack(Operation[bool], frozen=True):
     """Finish a task.  The statement deletes it if no row has to stay, which is the common case."""
 
@@ -203,19 +231,6 @@ class AckMany(Operation[list[int]], frozen=True):
             gone = set(done)
             done += yield from Finish([(id, token, None) for id, token in self.held if id not in gone]).plan()
         return sorted(done)
-
-
-class FinishMany(Operation[list[int]], frozen=True):
-    """`AckMany` where some of the tasks have keys, or in a caller's transaction.
-
-    It locks all tasks in the order of their ids first, because a deadlock in the caller's transaction cannot be
-    retried.
-    """
-
-    held: list[Held]
-
-    def plan(self) -> Plan[list[int]]:
-        return sorted((yield from Finish([(id, token, None) for id, token in self.held]).plan()))
 
 
 class Finish(Procedure[list[int]], frozen=True):

@@ -6,7 +6,6 @@ death.
 
 from __future__ import annotations
 
-import threading
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -15,22 +14,8 @@ import msgspec
 from ..checks import as_datetime
 from ..errors import TaskFailed
 from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
-from . import (
-    Operation,
-    Plan,
-    Probe,
-    Read,
-    Readiness,
-    Rows,
-    count,
-    first_or_none,
-    flag,
-    nothing,
-    one,
-    step,
-    until_free,
-)
-from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, TasksAhead, through_the_gate
+from . import Operation, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, step, until_free
+from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, through_the_gate
 from .finish import Held, unblock
 
 
@@ -66,13 +51,10 @@ class ReleaseLock(Operation[bool], frozen=True):
 
 
 class ReadHolder(Read[tuple[str | None, datetime | None]], frozen=True):
-    """Read the holder of the lock, and when it expires."""
+    """Read the holder of the lock, and when it expires; None and None for a free lock."""
 
     name: str
-
-    def decode(self, rows: Rows) -> tuple[str | None, datetime | None]:
-        """Return the holder and the time; None and None for a free lock."""
-        return (rows[0][0], as_datetime(rows[0][1])) if rows else (None, None)
+    decode = one(lambda holder=None, until=None: (holder, None if until is None else as_datetime(until)))
 
 
 class LockAhead(Probe, frozen=True):
@@ -253,24 +235,10 @@ class AckInOrder(Operation[bool], frozen=True):
     key: str
 
     def plan(self) -> Plan[bool]:
-        """Delete the task, or finish it in a queue that keeps done tasks; then unblock the next one."""
-        done = bool((yield self) or (yield from Finish([(self.id, self.token, None)]).rows()))
+        done = yield from Ack(self.id, self.token).plan()
         if done:
             yield from unblock(self.queue, [self.key])
         return done
-
-
-class TasksOrStop(Probe, frozen=True):
-    """`TasksAhead` for a worker that may be stopped, and then has to check as well."""
-
-    subject = "task:{0.queue}"
-    queue: str
-    stopped: threading.Event
-
-    def plan(self) -> Plan[Readiness]:
-        """Return the queue's readiness, or ready after a stop."""
-        rows = yield TasksAhead(self.queue)
-        return Readiness(True) if self.stopped.is_set() else TasksAhead(self.queue).decode(rows)
 
 
 class ReadOutbox(Read[OutboxStats], frozen=True):
@@ -339,10 +307,11 @@ class AckWithResult(Operation[bool], frozen=True):
         return True
 
 
-class AckManyWithResults(Operation[list[int]], frozen=True):
-    """Finish tasks and save their results, all or none; return the ids of those whose lease was still held.
+class FinishMany(Operation[list[int]], frozen=True):
+    """Finish tasks and save the *results* of some, all or none; return the ids of those whose lease was still held.
 
-    With *careful*, lock all of them in order first, as `FinishMany` does.
+    With *careful*, which is for tasks with keys and for a caller's transaction, lock all tasks in the order of their
+    ids first, because a deadlock in the caller's transaction cannot be retried.
     """
 
     held: list[Held]

@@ -122,12 +122,12 @@ class ReadStats(Read[QueueStats], frozen=True):
     limit: int = MOST_COUNTED + 1
 
     def decode(self, rows: Rows) -> QueueStats:
-        *counts, age, paused = rows[0]
-        return queue_stats(counts, age, paused)
+        return queue_stats(msgspec.json.decode(rows[0][0]))
 
 
-def queue_stats(counts: list[int], age: int | None, paused: int | bool) -> QueueStats:
+def queue_stats(values: list[Any]) -> QueueStats:
     """Return the numbers; due tasks that were not moved yet are counted apart, and are added here to their states."""
+    *counts, age, paused = values
     scheduled, ready, running, dead, done, _, due_ready, was_ready, due_dead = counts
     numbers = [scheduled, max(0, ready + due_ready - was_ready), running, dead + due_dead, done]
     approximate = max(*counts, *numbers) > MOST_COUNTED
@@ -288,21 +288,8 @@ class SetPaused(Operation[None], frozen=True):
     decode = nothing
 
 
-class StoredSettings(msgspec.Struct, frozen=True):
-    """The settings that `configure` stores; None is the default.  Durations in milliseconds, *retry* as JSON."""
-
-    max_attempts: int | None = None
-    lease: int | None = None
-    retry: str | None = None
-    max_size: int | None = None
-    rate: float | None = None
-    burst: float | None = None
-    max_running: int | None = None
-    keep_done: int | None = None
-    keep_dead: int | None = None
-    key_ttl: int | None = None
-    dead_letter_to: str | None = None
-    history: bool | None = None
+SETTINGS = QueueSettings.__struct_fields__
+"""The settings, in the order of `ReadSettings`.  Stored durations are in milliseconds, and *retry* is JSON."""
 
 
 class Configure(Operation[None], frozen=True):
@@ -317,11 +304,11 @@ class Configure(Operation[None], frozen=True):
             yield from _settle((yield from _hold_history(self.queue, bool(self.changes["history"]))))
         yield step("HoldSettings", queue=self.queue)
         [row] = yield ReadSettings(self.queue)
-        settings = StoredSettings(*row)
-        changed = msgspec.structs.replace(settings, **self.changes)
-        yield step("WriteSettings", queue=self.queue, **msgspec.structs.asdict(changed))
-        most = changed.max_attempts or MAX_ATTEMPTS
-        if most < (settings.max_attempts or MAX_ATTEMPTS):
+        settings = dict(zip(SETTINGS, row, strict=True))
+        changed = settings | self.changes
+        yield step("WriteSettings", queue=self.queue, **changed)
+        most = changed["max_attempts"] or MAX_ATTEMPTS
+        if most < (settings["max_attempts"] or MAX_ATTEMPTS):
             died = yield step("Exhaust", queue=self.queue, most=most)
             if died:
                 yield from SettleDead(self.queue, [id for id, _ in died], [key for _, key in died]).rows()
@@ -348,13 +335,15 @@ class FindQueue(Read[bool], frozen=True):
 
 
 class ReadSettings(Read[QueueSettings], frozen=True):
-    """Read the queue's settings, in the order of `StoredSettings`; no row if it never had any."""
+    """Read the queue's settings, in the order of `SETTINGS`; no row if it never had any."""
 
     queue: str
 
     def decode(self, rows: Rows) -> QueueSettings:
         """Return the settings: durations in seconds, and the policy as a value."""
-        stored = msgspec.structs.asdict(StoredSettings(*rows[0]) if rows else StoredSettings())
+        if not rows:
+            return QueueSettings()
+        stored = dict(zip(SETTINGS, rows[0], strict=True))
         stored |= {name: seconds(stored[name]) for name in ("lease", "keep_done", "keep_dead", "key_ttl")}
         policy = stored["retry"]
         return QueueSettings(**stored | {"retry": policy and retry.decode(policy), "history": bool(stored["history"])})

@@ -226,21 +226,15 @@ class ReadOffset(Read[int], frozen=True):
 
 
 class SaveOffset(Operation[bool], frozen=True):
-    """Move the consumer forward; return False if it is already at or beyond the offset."""
+    """Move the consumer forward; return False if it is already at or beyond the offset.
+
+    With *created*, also if the event at the offset, which has that time, is lost.
+    """
 
     topic: str
     consumer: str
     offset: int
-    decode = flag
-
-
-class SaveHandled(Operation[bool], frozen=True):
-    """Move the consumer forward to an event of that time; return False if it is at or beyond, or the event is lost."""
-
-    topic: str
-    consumer: str
-    offset: int
-    created: int
+    created: int | None = None
     decode = flag
 
 
@@ -287,7 +281,7 @@ class KeepConsumer(Operation[bool], frozen=True):
         """Renew first: that locks the lease, so that no other holder saves at the same time."""
         held = yield self
         if held and self.offset:
-            yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
+            yield SaveOffset(self.topic, self.consumer, self.offset, self.created)
         return bool(held)
 
 
@@ -305,7 +299,7 @@ class LeaveConsumer(Operation[None], frozen=True):
         """Release first: nothing is saved if the lease was lost."""
         held = yield self
         if held and self.offset:
-            yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
+            yield SaveOffset(self.topic, self.consumer, self.offset, self.created)
 
 
 class ReadConsumerHolder(Read[str | None], frozen=True):

@@ -9,11 +9,9 @@
         collect(session).stream("orders").publish({"id": 42})
         collect(session).queue("emails").enqueue({"to": "ann@example.com"})
 
-Code that has the session can publish, enqueue and notify with it.  Until the commit nothing is written, so a
-rollback has nothing to undo, and rolling back a savepoint discards what was collected in it.  The
-commit then takes one statement for all events, one for all tasks and one for all notifications.
-
-`emits` publishes an event for each changed row of a mapped class.
+Until the commit nothing is written, and rolling back a savepoint discards what was collected in it.  The commit takes
+one statement for all events, one for all tasks and one for all notifications.  `emits` publishes an event for each
+changed row of a mapped class.
 """
 
 from .models import emits

@@ -54,8 +54,6 @@ def emits(
 
 
 class _Source:
-    """One declaration of `emits`."""
-
     def __init__(
         self, stream: str, payload: Callable[[Any], Any] | None, key: Callable[[Any], str | None] | None
     ) -> None:

@@ -187,8 +187,10 @@ class Pending:
         """True if the transaction is committing, and rows have to be written at once."""
         self.over = False
         """True if the transaction has ended."""
-        self._releasing: SessionTransaction | None = None
-        self._outer = False
+        self.releasing: SessionTransaction | None = None
+        """The savepoint whose commit was announced last."""
+        self.outer = False
+        """True if the commit of the whole transaction was announced with a savepoint open."""
 
     @classmethod
     def of(cls, session: Session) -> Pending:
@@ -237,34 +239,26 @@ class Pending:
         self.write(session)
         self.committing = True
 
-    def commit_savepoint(self, savepoint: SessionTransaction) -> None:
-        """Let the enclosing transaction write the rows.
-
-        If that one is committing already, SQLAlchemy announces its commit first, with the savepoint still open, and the
-        savepoint's own commit after that.
-        """
-        self._outer = self._outer or self._releasing is savepoint
-        self._releasing = savepoint
-
     def end_savepoint(self, session: Session, savepoint: SessionTransaction) -> None:
         """Discard what was collected in a savepoint that was not committed."""
         lengths = self.savepoints.pop(savepoint, None)
         if lengths is not None:
             for rows, length in zip(self.rows, lengths, strict=True):
                 del rows[length:]
-        elif self._outer and not session.in_nested_transaction():
+        elif self.outer and not session.in_nested_transaction():
             self.commit(session)
 
 
 @event.listens_for(Session, "before_commit")
 def _before_commit(session: Session) -> None:
-    pending = Pending.of_bound(session)
-    if pending is not None:
-        savepoint = session.get_nested_transaction()
-        if savepoint is None:
-            pending.commit(session)
-        else:
-            pending.commit_savepoint(savepoint)
+    pending, savepoint = Pending.of_bound(session), session.get_nested_transaction()
+    if pending is not None and savepoint is None:
+        pending.commit(session)
+    elif pending is not None:
+        # The enclosing transaction writes the rows.  If it is committing already, SQLAlchemy announces its commit
+        # first, with the savepoint still open, and the savepoint's own commit after that.
+        pending.outer = pending.outer or pending.releasing is savepoint
+        pending.releasing = savepoint
 
 
 @event.listens_for(Session, "after_flush_postexec")
@@ -351,11 +345,13 @@ class Collector:
 
 
 class _Handle:
-    """A handle that collects rows of one kind for a session."""
+    _noun: str
+    _kind: int
+    """The place of its rows in `Pending.rows`."""
 
-    def __init__(self, session: Session, kind: int, type: Any) -> None:
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.name = checks.name(self._noun, name)
         self._session = session
-        self._kind = kind
         self._pending = Pending.of(session)
         codec = self._pending.codec
         self._codec = codec if type is None else Codec(type, codec.largest)
@@ -373,9 +369,7 @@ class _Handle:
 class CollectedStream(_Handle, Generic[P]):
     """A stream in a session."""
 
-    def __init__(self, session: Session, name: str, type: Any) -> None:
-        self.name = checks.name("stream", name)
-        super().__init__(session, EVENTS, type)
+    _noun, _kind = "stream", EVENTS
 
     def publish(self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None) -> None:
         """Append an event when the session commits.  It has no offset until then, so nothing is returned."""
@@ -395,9 +389,7 @@ class CollectedStream(_Handle, Generic[P]):
 class CollectedQueue(_Handle, Generic[P]):
     """A queue in a session."""
 
-    def __init__(self, session: Session, name: str, type: Any) -> None:
-        self.name = checks.name("queue", name)
-        super().__init__(session, TASKS, type)
+    _noun, _kind = "queue", TASKS
 
     def enqueue(
         self,
@@ -430,9 +422,7 @@ class CollectedQueue(_Handle, Generic[P]):
 class CollectedChannel(_Handle, Generic[P]):
     """A channel in a session."""
 
-    def __init__(self, session: Session, name: str, type: Any) -> None:
-        self.name = checks.name("channel", name)
-        super().__init__(session, NOTIFICATIONS, type)
+    _noun, _kind = "channel", NOTIFICATIONS
 
     def notify(self, payload: P, *, headers: Headers = None) -> None:
         """Send a notification to all listeners when the session commits."""

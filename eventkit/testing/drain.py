@@ -2,8 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -36,8 +36,6 @@ class Ran(NamedTuple):
 
 
 class _Drain:
-    """One drain of an app, on a kit of either flavour."""
-
     def __init__(self, app: Application, kit: Any, raising: bool) -> None:
         self.ran: list[Ran] = []
         self._app = app
@@ -133,7 +131,9 @@ class _Drain:
             if error is None:
                 await now(stream.save_offset(declaration.consumer, event.offset))
             elif declaration.then == "skip" and not self._raising:
-                async with _transaction(self._kit) as tx:
+                async with AsyncExitStack() as stack:
+                    opened = self._kit.transaction()
+                    tx = await stack.enter_async_context(opened) if self._is_async else stack.enter_context(opened)
                     letter = declaration.dead_letter(event, error)
                     await now(self._kit.stream(declaration.dead_letters).publish_many([letter], tx=tx))
                     await now(stream.save_offset(declaration.consumer, event.offset, tx=tx))
@@ -192,17 +192,6 @@ class _Drain:
             raise error
         if len(self.ran) >= AT_MOST:
             raise RuntimeError(f"{AT_MOST:,} runs, and work is still due: does {name!r} enqueue itself?")
-
-
-@asynccontextmanager
-async def _transaction(kit: Any) -> AsyncIterator[Any]:
-    """Open a transaction on a kit of either flavour."""
-    if is_async(kit):
-        async with kit.transaction() as tx:
-            yield tx
-    else:
-        with kit.transaction() as tx:
-            yield tx
 
 
 def _name(task: Task[Any]) -> str:

@@ -182,7 +182,11 @@ class Webhooks:
         state = self._state()
         try:
             async with state.slot(host, port):
-                await _lease(ctx, timeout_ms + MARGIN_MS)
+                # The lease lasts beyond the call, in case the worker cannot reach the database meanwhile; a third of
+                # it may pass before the worker extends it.
+                needed, queue = timeout_ms + MARGIN_MS, ctx.kit.queue(task.queue)
+                if task.lease_ms * 2 // 3 < needed and not await queue.extend(task, needed / 1000):
+                    raise Retry(error="the lease was lost before the call")
                 async with asyncio.timeout(timeout_ms / 1000):
                     status, headers, body = await self._post(state, task, url, payload)
         except AddressRefused as error:
@@ -225,17 +229,7 @@ class Webhooks:
         return [(name.encode(), value.encode("ascii", "replace")) for name, value in headers.items()]
 
     def _state(self) -> _LoopState:
-        """Return the state of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._states:
             self._states[loop] = _LoopState(self._guard, self._per_host)
         return self._states[loop]
-
-
-async def _lease(ctx: AsyncTaskContext, milliseconds: int) -> None:
-    """Extend the lease beyond the call, in case the worker cannot reach the database during the call."""
-    # A third of the lease may pass before the worker extends it.
-    if ctx.task.lease_ms * 2 // 3 < milliseconds:
-        queue = ctx.kit.queue(ctx.task.queue)
-        if not await queue.extend(ctx.task, milliseconds / 1000):
-            raise Retry(error="the lease was lost before the call")

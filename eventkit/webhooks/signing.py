@@ -1,10 +1,7 @@
 """Signatures of bodies: proof that the holder of the secret has sent a body, now, and for a purpose.
 
 A signature is written ``t=1795053600,v1=5257a8…``: the time in seconds since 1970, and HMAC-SHA256 over the time, a
-*subject* and the body, in hexadecimal.  The subject is the purpose of the body, so that it cannot be sent for another
-one; a body signed with several secrets has a ``v1`` for each, so that each side can change its own secret at any time.
-
-`sign` and `check` also serve the bodies of requests to the service; `verify` is for receivers of calls.
+*subject* (the purpose of the body) and the body, in hexadecimal; each of several secrets has a ``v1``.
 """
 
 import hmac

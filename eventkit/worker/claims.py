@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..codec import Codec
 from ..errors import EventkitError
-from ..handling import QueueOrder
-from ..operations.claim import Claim, TasksAheadInQueues, fresh_token
+from ..operations.claim import Claim, QueueOrder, TasksAheadInQueues, fresh_token
 from ..operations.finish import ExtendMany
 from ..protocols import AsyncConnection
 from ..values import Task
@@ -120,7 +119,7 @@ class Intake:
         self._executor = executor
         self._most = shared.settings.concurrency + shared.settings.prefetch
         self._poll = shared.settings.notify_poll_interval_ms / 1000
-        self._lease = shared.settings.lease_ms
+        self._lease = shared.lease_ms
         self._room = 0
         self._asked_at = 0.0
         self._codec = Codec(None, shared.connection.max_payload)

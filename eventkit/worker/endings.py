@@ -10,8 +10,8 @@ from ..app.declarations import Hook, Refused
 from ..codec import encode_json
 from ..handling import Retry, failure
 from ..operations import Operation, finish
-from ..operations.claim import AckMany, FinishMany
-from ..operations.coordination import AckManyWithResults, SaveTaskResult
+from ..operations.claim import AckMany
+from ..operations.coordination import FinishMany, SaveTaskResult
 from ..operations.finish import ReleaseMany
 from ..values import Task
 from .claims import Leases
@@ -122,11 +122,7 @@ class Acks:
         held = sorted([(task.id, task.token) for task in tasks])
         results = [row for task in tasks if (row := self._results.pop(task.id, None))] if self._results else []
         careful = any([task.key is not None for task in tasks])
-        operation: Operation[list[int]]
-        if results:
-            operation = AckManyWithResults(held, sorted(results), careful)
-        else:
-            operation = FinishMany(held) if careful else AckMany(held)
+        operation = FinishMany(held, sorted(results), careful) if careful or results else AckMany(held)
         await self._execute(operation, tasks)
         self._batches.value += 1
 

@@ -127,7 +127,7 @@ class Executor:
 
     def __init__(self, shared: Shared) -> None:
         metrics, most = shared.metrics, shared.settings.concurrency
-        self._app = shared.app
+        self._shared = shared
         self._routines = {name: Routine(task, shared) for name, task in shared.app.tasks.items()}
         self.batches: dict[str, int] = {}
         """For each queue, how many of its tasks are sure to fit into one call."""
@@ -137,9 +137,6 @@ class Executor:
         self.leases = Leases(shared.connection, self.lose)
         self.acks = Acks(shared, self.leases)
         self.endings = Endings(shared, self.acks, self.leases)
-        self._threads = shared.threads
-        self._processes = shared.processes
-        self._readiness = shared.readiness
         self._most = self._slots = most
         self._waiting: deque[Run] = deque()
         self._held_up: deque[Run] = deque()
@@ -226,7 +223,10 @@ class Executor:
             try:
                 routine = self._routines[task.payload["task"]]
             except (KeyError, TypeError):
-                self._refuse(task)
+                try:
+                    self._shared.app.resolve(task.payload)  # It raises the reason.
+                except Refused as error:
+                    self.endings.refused(task, None, error)
                 continue
             if routine.batch == 1:
                 runs.append(Run([task], routine, got))
@@ -236,13 +236,6 @@ class Executor:
             for begin in range(0, len(company), routine.batch):
                 runs.append(Run(company[begin : begin + routine.batch], routine, got))
         return runs
-
-    def _refuse(self, task: Task[Any]) -> None:
-        """Mark a *task* dead that has no declaration, with the reason that the app gives."""
-        try:
-            self._app.resolve(task.payload)
-        except Refused as error:
-            self.endings.refused(task, None, error)
 
     def _prepare(self, run: Run) -> bool:
         """Prepare the arguments and the context of a run; return False if it has ended already."""
@@ -346,7 +339,7 @@ class Executor:
 
     def _send(self, run: Run) -> None:
         routine = run.routine
-        if routine.apart and not self._processes.free:
+        if routine.apart and not self._shared.processes.free:
             self._held_up.append(run)
             return
         self._active += 1
@@ -355,13 +348,13 @@ class Executor:
         if "opentelemetry.trace" in sys.modules:
             run.span = variables.run(begin_span, run.tasks, routine.name)
         function: Callable[[], Any] = partial(routine.function, **run.arguments)
-        call = self._processes.begin(run) if routine.apart else partial(variables.run, function)
+        call = self._shared.processes.begin(run) if routine.apart else partial(variables.run, function)
         self._started(run)
-        self._threads.run(call, partial(self._returned, run))
+        self._shared.threads.run(call, partial(self._returned, run))
 
     def _returned(self, run: Run, result: Any, error: BaseException | None) -> None:
         if run.routine.apart:
-            self._processes.end(run)
+            self._shared.processes.end(run)
             if self._held_up:
                 self._waiting.appendleft(self._held_up.popleft())
         if not run.over:
@@ -402,7 +395,7 @@ class Executor:
         if run.runner is not None:
             run.runner.cancel()
         elif run.routine.apart:
-            self._processes.kill(run)
+            self._shared.processes.kill(run)
         elif why == TIMEOUT:
             self._report_timeout(run)
 
@@ -425,4 +418,4 @@ class Executor:
 
     def _count_stuck(self, change: int) -> None:
         self._stuck_gauge.value += change
-        self._readiness.stuck(int(self._stuck_gauge.value), self._slots)
+        self._shared.readiness.stuck(int(self._stuck_gauge.value), self._slots)

@@ -8,8 +8,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -54,20 +53,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     db_retry_max_attempts: int = 0
     notify_poll_interval_ms: int = 5_000
     readiness_file: str | None = None
-
-    @property
-    def lease_ms(self) -> int | None:
-        """The lease in milliseconds."""
-        return None if self.lease is None else checks.milliseconds("lease", self.lease)
-
-    @property
-    def children(self) -> int:
-        """The maximum number of child processes."""
-        return self.processes if self.processes is not None else os.cpu_count() or 1
-
-    def weights(self, declared: Sequence[str]) -> dict[str, float]:
-        """Return the queues to claim from, with their weights; *declared* are the app's."""
-        return _weights(declared if self.queues is None else self.queues)
 
 
 def settings_of(given: dict[str, Any]) -> WorkerSettings:
@@ -272,23 +257,26 @@ class Recovery:
         return longest * random.uniform(0.5, 1.0) if failed > 1 else longest
 
 
-@dataclass(frozen=True)
 class Shared:
-    """The means that all services of a worker share."""
+    """The means that all services of a worker share; those of its database are set when it has connected."""
 
-    app: Application
-    settings: WorkerSettings
-    weights: Mapping[str, float]
-    name: str
-    metrics: Metrics
-    recovery: Recovery
-    readiness: Readiness
     connection: AsyncConnection
     kit: AsyncEventKit
-    blocking: EventKit | None
+    blocking: EventKit | None = None
     threads: Threads
-    processes: Processes
-    stop: Callable[[], None]
+
+    def __init__(self, app: Application, settings: WorkerSettings, stop: Callable[[], None]) -> None:
+        self.app = app
+        self.settings = settings
+        self.url = settings.url or app.url
+        self.weights = _weights(app.queues if settings.queues is None else settings.queues)
+        self.name = settings.name or checks.default_worker()
+        self.lease_ms = None if settings.lease is None else checks.milliseconds("lease", settings.lease)
+        self.metrics = Metrics()
+        self.recovery = Recovery(settings, self.metrics)
+        self.readiness = Readiness(settings.readiness_file)
+        self.processes = Processes(settings.processes or os.cpu_count() or 1, self.url)
+        self.stop = stop
 
 
 async def present(shared: Shared) -> None:

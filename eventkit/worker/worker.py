@@ -18,9 +18,9 @@ from ..protocols import AsyncConnection, EventKit
 from .claims import Intake
 from .endings import log
 from .executor import GRACE, Executor
-from .lifecycle import Readiness, Recovery, Shared, present, settings_of, stopping
-from .metrics import Metrics, shown
-from .pools import Processes, Threads, check
+from .lifecycle import Shared, present, settings_of, stopping
+from .metrics import shown
+from .pools import Threads, check
 from .subscriptions import Subscriptions
 
 logger = logging.getLogger("eventkit.worker")
@@ -40,17 +40,14 @@ class Worker:
 
     def __init__(self, app: Application, **settings: Any) -> None:
         self._app = app
-        self._settings = settings_of(settings)
-        self._url = self._settings.url or app.url
-        self._weights = self._settings.weights(app.queues)
-        self.name = self._settings.name or checks.default_worker()
-        self.metrics = Metrics()
+        self._shared = Shared(app, settings_of(settings), self.stop)
+        self._recovery = self._shared.recovery
+        self.name = self._shared.name
+        self.metrics = self._shared.metrics
         """The worker's metrics."""
         for declaration in app.tasks.values():
             if declaration.isolation == "process":
                 check(declaration)
-        self._recovery = Recovery(self._settings, self.metrics)
-        self._readiness = Readiness(self._settings.readiness_file)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._stop_early = False
@@ -59,7 +56,6 @@ class Worker:
         self._named: set[asyncio.Task[Any] | None] = set()
         """Those of them that the log has named already."""
         self._services: set[asyncio.Task[Any]] = set()
-        self._processes = Processes(self._settings.children, self._url)
 
     def run(self) -> int:
         """Run until a signal (SIGTERM, SIGINT) or `stop`, then finish the running tasks; return the exit code.
@@ -78,8 +74,13 @@ class Worker:
 
     async def serve(self) -> None:
         """Run in the current event loop, whose owner handles signals."""
+        self._loop = asyncio.get_running_loop()
+        if self._stop_early:
+            self._stopping.set()
         with shown(self.metrics):
-            await self._serve()
+            connected = await self._unless_stopped(self._connect)
+            if connected is not None:
+                await self._serve(*connected)
 
     def stop(self) -> None:
         """Finish the running tasks, and end.  Any thread may call it, even before the start."""
@@ -88,29 +89,24 @@ class Worker:
             with contextlib.suppress(RuntimeError):  # The loop has ended already.
                 self._loop.call_soon_threadsafe(self._stopping.set)
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        if self._stop_early:
-            self._stopping.set()
-        connected = await self._unless_stopped(self._connect)
-        if connected is None:
-            return
-        connection, ours = connected
+    async def _serve(self, connection: AsyncConnection, ours: bool) -> None:
+        """Run with this connection, and close it in the end if it is *ours*."""
+        shared = self._shared
         kit = AsyncKit(connection)
-        blocking: EventKit | None = None
+        shared.connection, shared.kit = connection, kit
         # Tasks enqueue through the app's kit: an AsyncApp without one uses the worker's.
         bound = isinstance(self._app, AsyncApp) and self._app.bound is None
         try:
-            blocking = await self._blocking_kit()
+            shared.blocking = await self._blocking_kit()
             if bound:
                 self._app.bind(kit)
             await self._unless_stopped(lambda: self._app.install(kit))
-            await self._work(connection, kit, blocking)
+            await self._work(kit)
         finally:
-            self._processes.close()
+            shared.processes.close()
             if bound:
                 self._app.unbind()
-            await completed(self._leave(blocking, kit if ours else None))
+            await completed(self._leave(shared.blocking, kit if ours else None))
 
     async def _leave(self, blocking: EventKit | None, kit: AsyncKit | None) -> None:
         try:
@@ -149,8 +145,8 @@ class Worker:
 
     async def _connect(self) -> tuple[AsyncConnection, bool]:
         """Return a connection, and whether the worker has to close it."""
-        if self._url is not None:
-            return await backend_of(self._url).connect_async(self._url), True
+        if (url := self._shared.url) is not None:
+            return await backend_of(url).connect_async(url), True
         kit = self._app.bound
         if isinstance(kit, AsyncKit):
             return kit._connection, False
@@ -165,29 +161,15 @@ class Worker:
         hooked = bool(app.success_hooks or app.failure_hooks)
         for task in app.tasks.values():
             if not task.is_async and (hooked or task.signature.context or task.on_success or task.on_failure):
-                if self._url is None:
+                if self._shared.url is None:
                     raise ValueError(f"task {task.name!r} blocks and has a context, so it needs a URL to connect to")
-                return await asyncio.to_thread(connect, self._url)
+                return await asyncio.to_thread(connect, self._shared.url)
         return None
 
-    async def _work(self, connection: AsyncConnection, kit: AsyncKit, blocking: EventKit | None) -> None:
+    async def _work(self, kit: AsyncKit) -> None:
         """Run all services until the worker is stopped, then end them in order."""
-        app = self._app
-        shared = Shared(
-            app,
-            self._settings,
-            self._weights,
-            self.name,
-            self.metrics,
-            self._recovery,
-            self._readiness,
-            connection,
-            kit,
-            blocking,
-            Threads(),
-            self._processes,
-            self.stop,
-        )
+        app, shared = self._app, self._shared
+        shared.threads = Threads()
         executor, subscriptions = Executor(shared), Subscriptions(shared)
         listening = [self._listen(partial(self._cancel_runs, kit, executor), "the listener for cancellations")]
         for listener in app.listeners:
@@ -199,20 +181,20 @@ class Worker:
         self._services.add(claiming)
         self._begin(executor.leases.run)
         self._begin(kit.run_maintenance)
-        self._begin(self._readiness.watch)
+        self._begin(shared.readiness.watch)
         row = self._begin(present, shared)
         if app.schedules:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
             self._begin(subscriptions.follow, subscriber).set_name(f"subscriber {subscriber.function.__name__}")
-        seconds = checks.milliseconds("shutdown_timeout", self._settings.shutdown_timeout) / 1000
+        seconds = checks.milliseconds("shutdown_timeout", shared.settings.shutdown_timeout) / 1000
         failure: BaseException | None
         try:
             failure = await self._until_stopped(claiming)
         except asyncio.CancelledError as error:
             failure, seconds = error, 0.0
         claiming.cancel()  # From here on it cannot report readiness.
-        self._readiness.stopping()
+        shared.readiness.stopping()
 
         async def end() -> None:
             await asyncio.wait({claiming})
@@ -223,7 +205,7 @@ class Worker:
                     await executor.acks.settled()
                     row.cancel()
                     await asyncio.wait({row})
-                    await connection.execute(SignOff(self.name))
+                    await shared.connection.execute(SignOff(self.name))
             except TimeoutError:
                 logger.warning("the outcome of %s tasks could not be saved: they will run again", len(executor.acks))
                 executor.acks.abandon()
@@ -239,14 +221,6 @@ class Worker:
         except asyncio.CancelledError as error:
             failure = error
         shared.threads.close()
-        self._report_unended(executor)
-        if failure is not None:
-            raise failure
-        if not self._named:
-            self._ended = True
-            logger.info("worker %s has ended", self.name)
-
-    def _report_unended(self, executor: Executor) -> None:
         for run in executor.stuck:
             for task in run.tasks:
                 text = "does not end although it was cancelled; it runs again when its lease has run out"
@@ -256,6 +230,11 @@ class Worker:
             if not service.done():
                 logger.critical("%s does not end although it was cancelled", service.get_name())
                 self._named.add(service)
+        if failure is not None:
+            raise failure
+        if not self._named:
+            self._ended = True
+            logger.info("worker %s has ended", self.name)
 
     def _begin(self, service: Callable[P, Awaitable[Any]], *args: P.args, **kwargs: P.kwargs) -> "asyncio.Task[Any]":
         # A transient failure, such as a restart of the server, does not end a service.
@@ -296,5 +275,5 @@ class Worker:
 
     def _kill(self) -> bool:
         """Kill the children; return False if the worker has ended."""
-        self._processes.close()
+        self._shared.processes.close()
         return not self._ended

@@ -42,6 +42,7 @@ __all__ = [
     "HEAD",
     "UNRELEASED",
     "VERSION_TABLE",
+    "check",
     "current",
     "downgrade",
     "downgrade_op",
@@ -114,6 +115,20 @@ def current(url: str) -> str | None:
         return None
     with schema.reading() as connection:
         return revisions.current(connection, schema)
+
+
+def check(place: str, url: str, revision: str | None) -> None:
+    """Raise `NotMigrated` unless *revision*, that of the database at *place*, is the newest."""
+    from eventkit.errors import NotMigrated
+
+    if revision == HEAD:
+        return
+    found, remedy = "no eventkit tables", f"run python -m eventkit_migrations upgrade {url}"
+    if revision is not None:
+        found = f"the eventkit tables of revision {revision}, older than this code's {HEAD}"
+        if revision > HEAD:
+            found, remedy = found.replace("older", "newer"), "install a newer eventkit"
+    raise NotMigrated(f"{place} has {found}: {remedy}")
 
 
 def schema_hash(scheme: str) -> str:

@@ -24,7 +24,8 @@ class Schema(Protocol):
     """The definitions of a backend, and the connections that change them.
 
     Another process may write between the reads and the writes of a transaction.  So each transaction begins with an
-    exclusive lock, and what it reads stays true until it commits.
+    exclusive lock, and what it reads stays true until it commits.  What has a body here is for a database without
+    schemas and functions, whose transactions begin with a lock.
     """
 
     scheme: str
@@ -33,15 +34,11 @@ class Schema(Protocol):
     dialect: str
     """SQLAlchemy's name for the kind of database."""
 
-    @property
-    def name(self) -> str | None:
-        """The schema of the tables; None where the kind of database has none."""
-        ...
+    name: str | None = None
+    """The schema of the tables; None where the kind of database has none."""
 
-    @property
-    def functions_hash(self) -> str | None:
-        """The hash of the functions, which a migration stores and compares; None without functions."""
-        ...
+    functions_hash: str | None = None
+    """The hash of the functions, which a migration stores and compares; None without functions."""
 
     def tables(self, revision: str) -> list[str]:
         """Return the statements that create the tables of a revision."""
@@ -49,35 +46,36 @@ class Schema(Protocol):
 
     def dropped(self, revision: str) -> list[str]:
         """Return the statements that drop the tables of a revision."""
-        ...
+        made = re.findall(r"^CREATE (VIEW|TABLE) (\w+)", "\n".join(self.tables(revision)), re.MULTILINE)
+        return [f"DROP {kind} {name}" for kind, name in reversed(made)]
 
     def functions(self, replace: bool = False) -> list[str]:
         """Return the statements that create the functions, or replace those of another version."""
-        ...
+        return []
 
     def functions_dropped(self) -> list[str]:
         """Return the statements that drop the functions."""
-        ...
+        return []
 
     def prepared(self, statement: str) -> str:
         """Return a statement for a script, with the schema in its names."""
-        ...
+        return statement
 
     def escaped(self, statement: str) -> str:
         """Return a prepared statement for the driver."""
-        ...
+        return statement
 
     def lock(self, connection: Connection) -> None:
         """Wait until no other transaction changes the schema, and lock it until the transaction ends."""
-        ...
+        return
 
     def make_room(self, connection: Connection) -> None:
         """Create the schema if it does not exist."""
-        ...
+        return
 
     def exists(self) -> bool:
         """Return whether the database exists, without creating it."""
-        ...
+        return True  # Connecting to one that does not exist raises the error.
 
     def shown(self) -> str:
         """Return the URL for messages, without a password."""

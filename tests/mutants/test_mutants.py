@@ -29,6 +29,15 @@ def test_a_mutant_can_be_applied(mutant: mutation.Mutant) -> None:
         ast.parse(changed)
 
 
+def test_the_recorded_tests_are_there() -> None:
+    """A test that is renamed or removed is replaced in the list."""
+    suite = "".join(path.read_text("utf-8") for path in sorted((mutation.ROOT / "eventkit/conformance").glob("*.py")))
+    for mutant in MUTANTS:
+        assert mutant.tests or mutant.survives, mutant.id
+        for place, _, name in (test.partition("[")[0].partition("::") for test in mutant.tests):
+            assert f"def {name}(" in suite + (mutation.ROOT / place).read_text("utf-8"), mutant.id
+
+
 @pytest.mark.slow
 def test_a_sample_is_noticed() -> None:
     """Ten mutants, which differ from run to run, each fail one of their own tests."""

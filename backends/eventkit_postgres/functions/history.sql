@@ -36,16 +36,19 @@ BEGIN
 END
 $$
 
--- Publish the events of tasks: a key and an object for each.
-CREATE OR REPLACE FUNCTION eventkit_record(keys text[], steps json[]) RETURNS boolean
+-- Publish the events of tasks, an object for each; NULL for none.
+CREATE OR REPLACE FUNCTION eventkit_record(steps json[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    woken boolean := eventkit_wake('event', 'eventkit.tasks');
+    woken boolean;
 BEGIN
-    INSERT INTO eventkit_event (id, topic, key, payload)
-    SELECT nextval('eventkit_event_id_seq'), 'eventkit.tasks', s.key, s.step
-    FROM unnest($1, $2) AS s (key, step);
+    IF $1 IS NOT NULL THEN
+        woken := eventkit_wake('event', 'eventkit.tasks');
+        INSERT INTO eventkit_event (id, topic, key, payload)
+        SELECT nextval('eventkit_event_id_seq'), 'eventkit.tasks', (step ->> 'queue') || ':' || (step ->> 'id'), step
+        FROM unnest($1) AS step;
+    END IF;
     RETURN true;
 END
 $$
@@ -54,15 +57,13 @@ CREATE OR REPLACE FUNCTION eventkit_record_enqueued() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    keys text[];
-    steps json[];
     recorded boolean;
 BEGIN
     IF NOT EXISTS (SELECT FROM became AS t JOIN eventkit_queue AS q ON q.name = t.queue WHERE q.history) THEN
         RETURN NULL;
     END IF;
-    SELECT array_agg(s.queue || ':' || s.id), array_agg(row_to_json(s))
-    INTO keys, steps
+    SELECT eventkit_record(array_agg(row_to_json(s)))
+    INTO recorded
     FROM (
         SELECT
             t.queue, t.id, 'enqueued' AS kind, t.attempt, NULL::text AS worker, t.priority, eventkit_ms(t.run_at) AS run_at,
@@ -71,9 +72,6 @@ BEGIN
         WHERE q.history
         ORDER BY t.id
     ) AS s;
-    IF keys IS NOT NULL THEN
-        recorded := eventkit_record(keys, steps);
-    END IF;
     RETURN NULL;
 END
 $$
@@ -84,15 +82,13 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     moment timestamptz := date_trunc('milliseconds', clock_timestamp());
-    keys text[];
-    steps json[];
     recorded boolean;
 BEGIN
     IF NOT EXISTS (SELECT FROM became AS t JOIN eventkit_queue AS q ON q.name = t.queue WHERE q.history) THEN
         RETURN NULL;
     END IF;
-    SELECT array_agg(s.queue || ':' || s.id), array_agg(row_to_json(s))
-    INTO keys, steps
+    SELECT eventkit_record(array_agg(row_to_json(s)))
+    INTO recorded
     FROM (
         SELECT
             t.queue, t.id, k.kind,
@@ -134,9 +130,6 @@ BEGIN
             AND NOT (o.state IN ('scheduled', 'ready') AND t.state IN ('scheduled', 'ready'))
         ORDER BY t.id, k.kind IN ('dead', 'expired')
     ) AS s;
-    IF keys IS NOT NULL THEN
-        recorded := eventkit_record(keys, steps);
-    END IF;
     RETURN NULL;
 END
 $$
@@ -148,15 +141,13 @@ AS $$
 DECLARE
     moment timestamptz := date_trunc('milliseconds', clock_timestamp());
     abandoned text := current_setting('eventkit.abandoned', true);
-    keys text[];
-    steps json[];
     recorded boolean;
 BEGIN
     IF NOT EXISTS (SELECT FROM was AS t JOIN eventkit_queue AS q ON q.name = t.queue WHERE q.history) THEN
         RETURN NULL;
     END IF;
-    SELECT array_agg(s.queue || ':' || s.id), array_agg(row_to_json(s))
-    INTO keys, steps
+    SELECT eventkit_record(array_agg(row_to_json(s)))
+    INTO recorded
     FROM (
         SELECT
             t.queue, t.id,
@@ -175,9 +166,6 @@ BEGIN
         WHERE q.history AND t.state <> 'done'
         ORDER BY t.id
     ) AS s;
-    IF keys IS NOT NULL THEN
-        recorded := eventkit_record(keys, steps);
-    END IF;
     RETURN NULL;
 END
 $$

@@ -214,7 +214,7 @@ def render(
 
     known = request.cookies.get(TOKEN, "")
     token = known if len(known) == 43 else secrets.token_urlsafe(32)
-    text = template(name).render(
+    text = template("base").render(
         link=link,
         title=title,
         here=name,

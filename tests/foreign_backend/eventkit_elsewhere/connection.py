@@ -37,10 +37,6 @@ class _Sleeping:
         """Whether `end_sleep` was called."""
         return self.watcher.closing
 
-    def rouse(self) -> None:
-        """Make every `sleep` execute its probe again."""
-        self.watcher.wake_all()
-
     def end_sleep(self) -> None:
         """Make every `sleep` return False, now and from now on."""
         self.watcher.closing = True

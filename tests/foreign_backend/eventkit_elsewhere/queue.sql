@@ -509,11 +509,12 @@ SET
 SELECT keep, keep_count FROM elsewhere_channel WHERE name = :channel
 
 -- name: ReadStats
-SELECT
+SELECT json_array(
     coalesce(sum(state = 'scheduled'), 0), coalesce(sum(state = 'ready'), 0), coalesce(sum(state = 'leased'), 0),
     coalesce(sum(state = 'dead'), 0), coalesce(sum(state = 'done'), 0), 0, 0, 0, 0,
     :now - min(run_at) FILTER (WHERE state = 'ready'),
     coalesce((SELECT paused FROM elsewhere_queue WHERE name = :queue), 0)
+)
 FROM (SELECT state, run_at FROM elsewhere_task_now WHERE queue = :queue LIMIT 10 * :limit)
 
 -- step: HoldHistory

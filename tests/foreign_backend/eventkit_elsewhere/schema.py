@@ -1,12 +1,12 @@
 """The tables, as `eventkit_migrations` creates and drops them."""
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
+from eventkit_migrations import database
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
@@ -20,13 +20,11 @@ TIMEOUT = 30
 """Seconds to wait for another process that creates the tables."""
 
 
-class Schema:
+class Schema(database.Schema):
     """The tables of one file; see `eventkit_migrations.database.Schema`."""
 
     scheme = "elsewhere"
     dialect = "sqlite"
-    name = None
-    functions_hash = None
 
     def __init__(self, url: str | None) -> None:
         self._url = url or ""
@@ -35,28 +33,6 @@ class Schema:
         """Return the statements that create the tables of a revision."""
         text = files("eventkit_elsewhere").joinpath(f"schema_{revision}.sql").read_text("utf-8")
         return text.replace(":now", NOW).strip().split("\n\n")[1:]
-
-    def dropped(self, revision: str) -> list[str]:
-        """Return the statements that drop the tables of a revision."""
-        made = re.findall(r"^CREATE (VIEW|TABLE) (\w+)", "\n".join(self.tables(revision)), re.MULTILINE)
-        return [f"DROP {kind} {name}" for kind, name in reversed(made)]
-
-    def functions(self, replace: bool = False) -> list[str]:
-        """Return no statements: the file holds no functions."""
-        return []
-
-    functions_dropped = functions
-
-    def prepared(self, statement: str) -> str:
-        """Return the statement, because a file has no schemas."""
-        return statement
-
-    escaped = prepared
-
-    def lock(self, connection: Connection) -> None:
-        """Do nothing: the transaction began with the write lock."""
-
-    make_room = lock
 
     def exists(self) -> bool:
         """Return whether there is a file."""

@@ -91,19 +91,13 @@ SELECT position
 FROM elsewhere_consumer
 WHERE topic = :topic AND name = :consumer
 
+-- With :created, only if the event is there; a pruned one still counts.
 -- name: SaveOffset
-INSERT INTO elsewhere_consumer (topic, name, position)
-VALUES (:topic, :consumer, :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
-WHERE excluded.position > elsewhere_consumer.position
-RETURNING position
-
--- name: SaveHandled
 INSERT INTO elsewhere_consumer (topic, name, position)
 SELECT :topic, :consumer, :offset
 WHERE
-    EXISTS (SELECT 1 FROM elsewhere_event WHERE id = :offset AND topic = :topic AND created_at <= :created)
+    :created IS NULL
+    OR EXISTS (SELECT 1 FROM elsewhere_event WHERE id = :offset AND topic = :topic AND created_at <= :created)
     OR EXISTS (SELECT 1 FROM elsewhere_topic WHERE name = :topic AND pruned_to >= :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now

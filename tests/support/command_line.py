@@ -1,7 +1,9 @@
 """Commands, run in this process or in one of their own."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,26 +68,29 @@ def environment(**given: str) -> dict[str, str]:
     return {**kept, "COLUMNS": "100", **given}
 
 
+@contextlib.contextmanager
+def running(*arguments: str, **given: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command in a process of its own meanwhile."""
+    command, pipe = [*EVENTKIT, *arguments], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment(**given)) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def stopped(program: subprocess.Popen[str], number: int = signal.SIGTERM) -> Ran:
+    """Send a signal to a running command; return its exit code and the output that was not read yet."""
+    program.send_signal(number)
+    out, err = program.communicate(timeout=60)
+    return Ran(program.returncode, out, err)
+
+
 def process(*arguments: str, stdin: str = "", **given: Any) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own until it ends."""
     given.setdefault("env", environment())
     command = (*EVENTKIT, *arguments)
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, **given)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a database without tables."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/shop.db"
-    return str(request.getfixturevalue("postgres_url"))
-
-
-@pytest.fixture
-def kit(url: str) -> Iterator[EventKit]:
-    """Return a kit on it, which makes the tables."""
-    with eventkit.connect(url) as kit:
-        yield kit
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of apps: an app bound to a fresh kit of the test's flavour, on either database."""
+"""Fixtures for the tests of apps: an app bound to a fresh kit of the test's flavour, each on one of the databases."""
 
 import inspect
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from eventkit.testing import Ran, drain, drain_async
 __all__ = ["app", "drained", "now", "url"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a fresh database."""
-    if request.param == "sqlite":
+@pytest.fixture
+def url(request: pytest.FixtureRequest, flavour: str, tmp_path: Path) -> str:
+    """Return the URL of a fresh database: SQLite for blocking calls, and Postgres for asyncio."""
+    if flavour == "sync":
         return f"sqlite:///{tmp_path}/shop.db"
     url: str = request.getfixturevalue("emptied_url")
     return url

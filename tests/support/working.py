@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
-import eventkit
 from eventkit import App, EventKit
 from eventkit.worker import Worker
 
@@ -24,22 +21,6 @@ PATIENCE = 60.0
 """Seconds after which a missing event is a failure."""
 
 PROGRAM = Path(__file__).parent / "worker_program.py"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a database of the test's own."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/work.db"
-    given: str = request.getfixturevalue("emptied_url")
-    return given
-
-
-@pytest.fixture
-def kit(url: str) -> Iterator[EventKit]:
-    """Return a kit on it."""
-    with eventkit.connect(url) as kit:
-        yield kit
 
 
 @contextlib.contextmanager

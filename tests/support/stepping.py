@@ -14,12 +14,11 @@ from typing import Any
 
 import psycopg
 from eventkit_postgres.connection import Connection
-from eventkit_postgres.session import drive
 from eventkit_postgres.waking import Listener, Pause, Query, Step, Waiter, sleep
 from psycopg.sql import SQL, Identifier
 
 from eventkit.operations import Probe
-from eventkit.plans import Stop
+from eventkit.plans import Stop, drive
 
 SOON = 5.0
 """Seconds within which a waiter wakes if it ever does; no fallback poll helps it."""
