@@ -116,7 +116,8 @@ class Pipeline:
                     reporter.report(query)
                 if not is_remote(spark) and spark._jvm is not None:
                     # The interrupted call took its thread of Java along; writes find sources by that of the session.
-                    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+                    java: Any = spark._jvm
+                    java.SparkSession.setActiveSession(spark._jsparkSession)
                 if "availableNow" in trigger:
                     raise
             except Exception as error:

@@ -42,7 +42,7 @@ def race_reader(spark: Any, folder: Path, url: str, writers: int, seconds: float
 def test_what_was_committed_is_received(spark: Any, postgres_url: str, tmp_path: Path) -> None:
     """A query of many small micro-batches receives it."""
     eventkit.connect(postgres_url).close()
-    race_reader(spark, tmp_path, postgres_url, writers=3, seconds=2)
+    race_reader(spark, tmp_path, postgres_url, writers=3, seconds=3)
 
 
 @proves("D3")
@@ -142,7 +142,7 @@ def test_what_is_archived_and_pruned_between_two_looks_is_there_once(
 @both
 def test_no_event_is_missing_or_there_twice(spark: Any, url: str, tmp_path: Path) -> None:
     """Others publish, archive and prune meanwhile."""
-    race_archiver(spark, url, tmp_path, publishers=2, seconds=2)
+    race_archiver(spark, url, tmp_path, publishers=2, seconds=3)
 
 
 @pytest.mark.slow
