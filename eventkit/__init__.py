@@ -18,7 +18,7 @@ _STUB = __spec__.loader.get_data(f"{__path__[0]}/__init__.pyi").decode()
 # Each line is "from .module import Name as Name".
 _MODULES = {words[3]: words[1] for line in _STUB.splitlines() if (words := line.split())[:1] == ["from"]}
 
-__all__ = sorted(_MODULES)
+__all__ = sorted(_MODULES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name):

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from eventkit.conformance import proves
 
-SHOP = Path(__file__).with_name("django_shop.py")
+SHOP = Path(__file__).parent / "support" / "django_shop.py"
 
 
 class Shop:

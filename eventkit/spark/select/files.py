@@ -138,7 +138,10 @@ def _compression(path: Path, given: Compression | None) -> Compression:
             first = stream.read(4)
     except OSError as error:
         raise SelectError("InvalidDataSource", f"{path} cannot be read: {error.strerror}") from None
-    found: Compression = next((name for magic, name in _MAGIC if first.startswith(magic)), "none")
+    found: Compression = "none"
+    for magic, name in _MAGIC:
+        if first.startswith(magic):
+            found = name
     if given not in (None, "none", found):
         reason = f"{path} is not compressed with {given}: omit --compression to detect it"
         raise SelectError("InvalidCompressionFormat", reason)
