@@ -107,12 +107,29 @@ Steps = Generator[Any, Any, T]
 
 def drive(steps: Steps[T]) -> T:
     """Take *steps*, which yield values."""
-    return run(steps, lambda value: value)
+    try:
+        value = next(steps)
+        while True:
+            value = steps.send(value)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 async def drive_async(steps: Steps[T]) -> T:
     """Take *steps*, which yield awaitables."""
-    return await run_async(steps, lambda awaitable: awaitable)
+    try:
+        step = next(steps)
+        while True:
+            try:
+                value = await step
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(value)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 _PATIENCE = 10.0
