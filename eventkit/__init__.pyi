@@ -2,6 +2,7 @@
 
 from .app import App as App
 from .app import AsyncApp as AsyncApp
+from .app import Blueprint as Blueprint
 from .app import Progress as Progress
 from .app import TaskContext as TaskContext
 from .app import TaskHandle as TaskHandle
@@ -12,6 +13,7 @@ from .errors import DatabaseReplaced as DatabaseReplaced
 from .errors import Disconnected as Disconnected
 from .errors import EventkitError as EventkitError
 from .errors import ForeignTransaction as ForeignTransaction
+from .errors import KeyConflict as KeyConflict
 from .errors import LeaseLost as LeaseLost
 from .errors import LockHeld as LockHeld
 from .errors import NotMigrated as NotMigrated

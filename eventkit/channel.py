@@ -1,4 +1,4 @@
-"""`NotificationChannel`: one channel of the database, as a handle."""
+"""`NotificationChannel`: one channel of the database, as a handle; and the commits of the database."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,7 @@ from .errors import PASSING
 from .loops import Feed, located
 from .operations import Operation
 from .operations import channel as operations
+from .operations.admin import CommitsAhead, ReadCommits
 from .operations.queue import ConfigureChannel, ReadChannelSettings
 from .plans import HAND, Plan, Sleep
 from .values import ChannelStart, Notification
@@ -32,6 +33,9 @@ class Channel:
     def listen(self, *, start: ChannelStart | int = "latest") -> Any:
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
+
+    def head(self) -> Any:
+        return self._execute(operations.ReadChannelHead(self.name))
 
     def prune(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> Any:
         return self._execute(operations.PruneNotifications(self.name, *checks.retention(older_than, keep_count)))
@@ -93,3 +97,33 @@ class Notifications(Feed[Notification[Any]]):
             self._last = (self.current.id, self.current.created_ms)
         self.items.clear()
         yield from ()
+
+
+class Changes(Feed[None]):
+    """The commits of the database: an item for those since the last item was handed out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: str | None = None
+
+    def attach(self) -> Plan[None]:
+        """Begin to notice commits: a backend may do so only once there is a waiter."""
+        if self._seen is None:
+            yield Sleep(CommitsAhead(""), 0.0)
+            latest: Any = yield ReadCommits()
+            self._seen = latest
+
+    def steps(self) -> Plan[None]:
+        """Sleep until the database is another one, and hand out."""
+        while True:
+            try:
+                yield from self.attach()
+                assert self._seen is not None
+                yield Sleep(CommitsAhead(self._seen))
+                latest: Any = yield ReadCommits()
+                if latest != self._seen:
+                    self._seen = latest
+                    self.items.append(None)
+                    yield HAND
+            except PASSING:
+                continue

@@ -23,9 +23,12 @@ MOST = 2**63 - 1
 """The largest integer of a database."""
 
 TaskState = Literal["scheduled", "ready", "running", "dead", "done"]
-STATES = {"scheduled": "scheduled", "ready": "ready", "running": "leased", "dead": "dead", "done": "done"}
+STATES: dict[str, str] = {state: state for state in get_args(TaskState)} | {"running": "leased"}
 """The states of a task, each with its stored name."""
 SHOWN_STATES = {stored: shown for shown, stored in STATES.items()}
+
+PRINTABLE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
+"""The pattern of a name or key in JSON Schema, which has no lone surrogates."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,6 +51,11 @@ def name(kind: str, value: Any, limit: int = 255) -> str:
 def key(value: Any) -> str:
     """Return a key for ordering, uniqueness or deduplication: like a name, but up to 1,000 characters."""
     return name("key", value, 1000)
+
+
+def code(value: Any) -> str | None:
+    """Return the code of a failure, like a name of up to 100 characters; None if there is none."""
+    return None if value is None else name("code", value, 100)
 
 
 def milliseconds(what: str, value: Any, *, least: int = 0) -> int:
@@ -96,10 +104,10 @@ def positive(what: str, value: Any) -> float:
     return float(value)
 
 
-def burst(value: Any) -> float:
+def burst(value: Any, what: str = "burst") -> float:
     """Return the depth of a token bucket, which holds at least one token."""
-    if positive("burst", value) < 1:
-        raise ValueError(f"burst is at least 1, because a call takes one token, not {value!r}")
+    if positive(what, value) < 1:
+        raise ValueError(f"{what} is at least 1, because a call takes one token, not {value!r}")
     return float(value)
 
 

@@ -71,6 +71,8 @@ class Codec:
         if len(data) > self.largest:
             raise too_large(len(data), self.largest)
         if not same:
+            if self.type is bytes:  # Its base64 is text, so a text may be that of other bytes.
+                raise TypeError(f"the payload is not bytes but {_type_name(type(payload))}: encode it")
             _explain_difference(payload if self.type is None else msgspec.to_builtins(payload))
         return data.decode()
 

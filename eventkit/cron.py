@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
+from . import checks
+
 _ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -149,6 +151,12 @@ def parse(when: str, tz: str = "UTC") -> When:
     except CroniterError as error:
         raise _refused(when, str(error)) from None
     return cron
+
+
+def next_after(when: str, moment: datetime, tz: str = "UTC") -> datetime:
+    """Return the first fire of *when*, in the zone *tz*, after *moment*: a timezone-aware datetime in UTC."""
+    checks.moment("moment", moment)
+    return parse(when, tz).after(moment)
 
 
 def _interval(when: str, text: str) -> Interval:

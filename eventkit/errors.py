@@ -28,12 +28,30 @@ class Closed(EventkitError):
 
 
 class QueueFull(EventkitError):
-    """Raised by `enqueue` when the queue's ``max_size`` is reached; wait with ``wait=``, or raise ``max_size``.
+    """Raised by `enqueue` when the queue's ``max_size`` or ``enqueue_rate`` is reached; wait with ``wait=``.
 
-    ``fits`` is False for a batch that is larger than ``max_size``, which never fits.
+    ``fits`` is False for a batch that is larger than ``max_size`` or ``enqueue_burst``, which never fits.
+    ``retry_after`` is the number of seconds after which the rate allows the call, or None.
     """
 
     fits = True
+    retry_after: float | None = None
+
+
+class KeyConflict(EventkitError):
+    """Raised by `enqueue` in a queue with ``strict_keys`` whose *key* belongs to task *id* with another payload."""
+
+    def __init__(self, queue: str, key: str, id: int) -> None:
+        super().__init__(queue, key, id)
+        self.queue = queue
+        self.key = key
+        self.id = id
+
+    def __str__(self) -> str:
+        return (
+            f"key {self.key!r} of queue {self.queue!r} belongs to task {self.id}, which has another payload: use "
+            f"another key, or send the same payload"
+        )
 
 
 class LockHeld(EventkitError):
@@ -56,19 +74,20 @@ class LockHeld(EventkitError):
 class TaskFailed(EventkitError):
     """Raised when the result of a dead task is waited for.
 
-    ``reason`` is ``"failed"``, ``"exhausted"``, ``"expired"`` or ``"poison"``, and ``error`` is the task's error, or
-    None.
+    ``reason`` is ``"failed"``, ``"exhausted"``, ``"expired"`` or ``"poison"``, ``error`` is the task's error, or None,
+    and ``code`` the short name of its last failure, as `TaskInfo.code`.
     """
 
-    def __init__(self, id: int, reason: str, error: str | None) -> None:
-        super().__init__(id, reason, error)
+    def __init__(self, id: int, reason: str, error: str | None, code: str | None = None) -> None:
+        super().__init__(id, reason, error, code)
         self.id = id
         self.reason = reason
         self.error = error
+        self.code = code or reason.upper()
 
     def __str__(self) -> str:
         error = f": {self.error}" if self.error else ""
-        return f"task {self.id} is dead ({self.reason}; requeue() makes it ready again){error}"
+        return f"task {self.id} is dead ({self.reason}, {self.code}; requeue() makes it ready again){error}"
 
 
 class TimedOut(EventkitError, TimeoutError):

@@ -18,6 +18,7 @@ from .codec import Codec, encode_json
 from .operations import Operation
 from .operations.claim import fresh_token
 from .operations.coordination import AcquireLock, ReleaseLock
+from .operations.finish import Held
 from .queue import Queue
 from .results import Results
 from .stream import Stream
@@ -32,7 +33,7 @@ _stored = Codec(msgspec.Raw)
 _MISSING = object()
 
 
-class Claimed(msgspec.Struct):
+class _Handle(msgspec.Struct):
     """The members of a claimed task's JSON that identify the task and its claim."""
 
     id: int
@@ -90,23 +91,23 @@ class Functions:
 
     def ack(self, task: Any, result: Any = None) -> Any:
         """Finish a task, and save its result."""
-        held = _claimed(task)
-        return self._queue(held.queue).ack(held, **({} if result is None else {"result": _payload(result)}))
+        queue, held = self._claimed(task)
+        return queue.ack(held, **({} if result is None else {"result": _payload(result)}))
 
-    def retry(self, task: Any, delay: Any = None, error: Any = None) -> Any:
+    def retry(self, task: Any, delay: Any = None, error: Any = None, code: Any = None) -> Any:
         """Put a task back for another attempt."""
-        held = _claimed(task)
-        return self._queue(held.queue).retry(held, delay=delay, error=error)
+        queue, held = self._claimed(task)
+        return queue.retry(held, delay=delay, error=error, code=code)
 
-    def fail(self, task: Any, error: Any) -> Any:
+    def fail(self, task: Any, error: Any, code: Any = None) -> Any:
         """Mark a task dead."""
-        held = _claimed(task)
-        return self._queue(held.queue).fail(held, error)
+        queue, held = self._claimed(task)
+        return queue.fail(held, error, code=code)
 
     def extend(self, task: Any, seconds: Any) -> Any:
         """Set the lease to end so many seconds from now."""
-        held = _claimed(task)
-        return self._queue(held.queue).extend(held, seconds)
+        queue, held = self._claimed(task)
+        return queue.extend(held, seconds)
 
     def cancel(self, queue: Any, id: Any, running: Any = None) -> Any:
         """Delete a waiting task, or with *running* a running one."""
@@ -152,6 +153,16 @@ class Functions:
     def _queue(self, name: Any, codec: Codec = _plain) -> Any:
         return Queue(self.execute, None, name, codec)
 
+    def _claimed(self, text: Any) -> tuple[Any, Held]:
+        """Return the queue of a task, and its id and token."""
+        try:
+            task = msgspec.json.decode(text, type=_Handle, strict=False)
+        except (msgspec.DecodeError, TypeError) as error:
+            raise ValueError(
+                f"a task is an object with id, queue and token, as the claim returned it: {error}"
+            ) from None
+        return self._queue(task.queue), (task.id, task.token)
+
 
 def _given(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
@@ -171,13 +182,6 @@ def _headers(text: Any) -> Any:
         return None if text is None else msgspec.json.decode(text, type=dict[str, str] | None)
     except (msgspec.DecodeError, TypeError) as error:
         raise ValueError(f"headers are an object of strings: {error}") from None
-
-
-def _claimed(text: Any) -> Claimed:
-    try:
-        return msgspec.json.decode(text, type=Claimed, strict=False)
-    except (msgspec.DecodeError, TypeError) as error:
-        raise ValueError(f"a task is an object with id, queue and token, as the claim returned it: {error}") from None
 
 
 def _moment(what: str, text: Any) -> datetime | None:

@@ -64,18 +64,46 @@ def outcome(task: Task[object], error: BaseException | None, done: Operation[boo
 
 
 def failure(
-    task: Task[object], error: BaseException, max_attempts: int | None = None, backoff: Policy | None = None
+    task: Task[object],
+    error: BaseException,
+    max_attempts: int | None = None,
+    backoff: Policy | None = None,
+    final: bool = False,
 ) -> Operation[bool]:
-    """Return the operation for *task*, whose run failed with *error*; a declaration may limit runs and pauses."""
+    """Return the operation for *task*, whose run failed with *error*.
+
+    A declaration may limit runs and pauses, and say that the error is *final*: the task is dead now.
+    """
     if isinstance(error, Snooze):
         return finish.Snooze(task.id, task.token, _milliseconds(error.delay))
-    text = explained(error)
-    if isinstance(error, Permanent):
-        return finish.Fail(task.id, task.token, text, error.reason)
+    text, code = explained(error), code_of(error)
+    if isinstance(error, Permanent) or final:
+        reason = error.reason if isinstance(error, Permanent) else "failed"
+        return finish.Fail(task.id, task.token, text, reason, code)
     if max_attempts is not None and task.attempt >= max_attempts:
         # The row of a task that was enqueued without its declaration may allow more attempts.
-        return finish.Fail(task.id, task.token, text, "exhausted")
-    return finish.Retry(task.id, task.token, pause(error, task.attempt, backoff), text)
+        return finish.Fail(task.id, task.token, text, "exhausted", code)
+    return finish.Retry(task.id, task.token, pause(error, task.attempt, backoff), text, code)
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of *error*: its attribute ``code``, if that is a short text, or the name of its class."""
+    code = getattr(error, "code", None)
+    return code if isinstance(code, str) and 0 < len(code) <= 100 and code.isprintable() else type(error).__name__
+
+
+def how_ended(task: Task[object], operation: Operation[Any]) -> str:
+    """Return how a run of *task* has ended whose end is *operation*: succeeded, retried, dead, snoozed or released."""
+    match operation:
+        case finish.Retry() if task.attempt < task.max_attempts:
+            return "retried"
+        case finish.Retry() | finish.Fail():
+            return "dead"
+        case finish.Snooze():
+            return "snoozed"
+        case finish.Release():
+            return "released"
+    return "succeeded"
 
 
 def pause(error: BaseException, attempt: int, backoff: Policy | None) -> int | None:

@@ -7,23 +7,25 @@ from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 from . import checks
-from .channel import Channel, Notifications, origin
+from .channel import Changes, Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
+from .flavours import AsyncView, View
 from .locks import AsyncLock, Limit, Lock
 from .loops import AsyncLoops, Loops
-from .operations.admin import ListLimits, ReadOverview
+from .operations.admin import ListChannels, ListLimits, ReadOverview, prune_channels
 from .operations.claim import TasksAheadInQueues, fresh_token
 from .operations.coordination import AcquireLock, ListWorkers, LockAhead
-from .operations.schedule import SchedulesAhead
+from .operations.queue import ListClusterLimits
+from .operations.schedule import SchedulesAhead, tick
 from .operations.tables import upkeep
 from .outbox import PREFIX, AsyncDeliveries, Deliveries, Inbox, Outbox
 from .plans import Call, Plan, repeat
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit, documented
-from .queue import Queue, Tasks, plain_claims
+from .queue import Queue, Tasks, cluster_limit, plain_claims
 from .results import Results
-from .schedules import Schedules, tick
+from .schedules import Schedules
 from .stream import Stream
 from .values import ChannelStart, Message
 
@@ -139,8 +141,8 @@ class _Handles:
         """Return a consumer's inbox."""
         return Inbox(self._connection.execute, consumer)
 
-    def lock(self, name: str, ttl: Duration = 60) -> Any:
-        return self._lock(self._connection.execute, self._loops, name, ttl)
+    def lock(self, name: str, ttl: Duration = 60, *, holder: str | None = None) -> Any:
+        return self._lock(self._connection.execute, self._loops, name, ttl, holder)
 
     def limit(self, name: str, **given: Any) -> Any:
         """Return a limit: a window with *count* and *per*, or a bucket with *rate* and *burst*."""
@@ -164,11 +166,26 @@ class _Handles:
         interval = checks.milliseconds("every", every, least=1)
         return self._loops.run(repeat(self._connection, lambda: _maintain_if_due(interval), LockAhead(_MAINTENANCE)))
 
+    def changes(self) -> Any:
+        return self._loops.iterate(Changes())
+
+    def channels(self) -> Any:
+        return self._connection.execute(ListChannels())
+
+    def prune_channels(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> Any:
+        return self._loops.run(prune_channels(*checks.retention(older_than, keep_count)))
+
     def overview(self) -> Any:
         return self._connection.execute(ReadOverview())
 
     def workers(self) -> Any:
         return self._connection.execute(ListWorkers())
+
+    def cluster_limit(self, name: str, max_running: int | None, *, queues: Iterable[str] = ()) -> Any:
+        return self._connection.execute(cluster_limit(name, max_running, queues))
+
+    def cluster_limits(self) -> Any:
+        return self._connection.execute(ListClusterLimits())
 
     def limits(self, limit: int = 1000) -> Any:
         return self._connection.execute(ListLimits(checks.count("limit", limit, least=1)))
@@ -202,6 +219,9 @@ class Kit(_Handles):
         loops = Loops(connection)
         super().__init__(loops, Deliveries(loops))
 
+    def async_(self) -> AsyncEventKit:
+        return AsyncKit(AsyncView(self._connection))
+
     def close(self) -> None:
         if not self._connection.closing:
             self._loops.complete(self._end())
@@ -222,6 +242,9 @@ class AsyncKit(_Handles):
     def __init__(self, connection: AsyncConnection) -> None:
         loops = AsyncLoops(connection)
         super().__init__(loops, AsyncDeliveries(loops))
+
+    def sync(self) -> EventKit:
+        return Kit(View(self._connection))
 
     async def close(self) -> None:
         if not self._connection.closing:

@@ -54,11 +54,14 @@ class Hold(NamedTuple):
 class _Lock:
     """The common part of locks of both flavours."""
 
-    def __init__(self, execute: Callable[..., Any], loops: Any, name: str, ttl: Duration) -> None:
+    def __init__(
+        self, execute: Callable[..., Any], loops: Any, name: str, ttl: Duration, holder: str | None = None
+    ) -> None:
         self.name = checks.name("lock", name)
         self._execute = execute
         self._loops = loops
         self._ttl = checks.milliseconds("ttl", ttl, least=1)
+        self._holder = None if holder is None else checks.name("holder", holder)
         self._hold: Hold | None = None
         self._mutex = threading.Lock()
 
@@ -70,14 +73,15 @@ class _Lock:
     def acquire(self, wait: Duration = 0) -> Any:
         return self._loops.run(self._acquire(checks.milliseconds("wait", wait) / 1000))
 
-    def renew(self) -> Any:
-        return self._loops.run(self._held(lambda hold: RenewLock(self.name, hold.token, self._ttl), keep=True))
+    def renew(self, ttl: Duration | None = None) -> Any:
+        length = self._ttl if ttl is None else checks.milliseconds("ttl", ttl, least=1)
+        return self._loops.run(self._held(lambda hold: RenewLock(self.name, hold.token, length), keep=True))
 
     def release(self) -> Any:
         return self._loops.run(self._release())
 
     def _acquire(self, wait: float) -> Plan[bool]:
-        request = AcquireLock(self.name, fresh_token(), checks.default_worker(), self._ttl)
+        request = AcquireLock(self.name, fresh_token(), self._holder or checks.default_worker(), self._ttl)
         fence = yield from attempt(request, LockAhead(self.name), wait)
         if fence is not None:
             with self._mutex:

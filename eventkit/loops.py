@@ -157,7 +157,7 @@ class Messages(_Iterator[M]):
     def __init__(self, loops: "Loops", feed: Feed[M]) -> None:
         self._mutex = threading.RLock()
         self._stepping = False
-        run(feed.attach(), loops.connection.execute)
+        run(feed.attach(), loops.perform)
         super().__init__(loops, feed)
 
     def __iter__(self) -> Generator[M]:
@@ -247,7 +247,7 @@ class AsyncMessages(_Iterator[M]):
         super().__init__(loops, feed)
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        yield from run_async(self._feed.attach(), self._loops.connection.execute).__await__()
+        yield from run_async(self._feed.attach(), self._loops.perform).__await__()
         self._begin()
         return self
 

@@ -6,13 +6,15 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from . import checks, protocols
 from .checks import KEEP, Duration, Headers
-from .codec import Codec, encode_headers
+from .codec import Codec
 from .errors import PASSING, Closed
+from .handling import how_ended, outcome
 from .loops import END
 from .operations.claim import Claim, QueueOrder, TasksAhead, fresh_token
 from .operations.coordination import (
@@ -27,10 +29,9 @@ from .operations.coordination import (
     See,
 )
 from .plans import Call, Plan
-from .queue import Tasks
+from .queue import Tasks, task_row
 from .retry import Exponential, encode
-from .telemetry import with_trace
-from .values import Message, Task
+from .values import Message, NewTask, Task
 
 MESSAGE_ID = "message-id"
 """The header with a message's id, which stays with the task, also when it is dead or requeued."""
@@ -48,15 +49,15 @@ class Tally:
         self._mutex = threading.Lock()
         self._seconds: deque[tuple[int, int, int, float]] = deque(maxlen=_WINDOW)
 
-    def count(self, delivered: bool, latency: float) -> None:
-        """Count a delivery that ended *latency* seconds after its message was added."""
+    def count(self, ended: str, seconds: float, latency: float) -> None:
+        """Count a delivery that took *seconds* and ended *latency* seconds after its message was added."""
         second = int(time.monotonic())
         last = (second, 0, 0, 0.0)
         with self._mutex:
             if self._seconds and self._seconds[-1][0] == second:
                 last = self._seconds.pop()
             _, successes, failures, total = last
-            if delivered:
+            if ended == "succeeded":
                 self._seconds.append((second, successes + 1, failures, total + latency))
             else:
                 self._seconds.append((second, successes, failures + 1, total))
@@ -200,7 +201,7 @@ class Outbox:
         self._codec = codec
         self._deliver = deliver
         self._ordered = ordered
-        self._tally = deliveries.tallies[self.name]
+        self.tally: Tally = deliveries.tallies[self.name]
         self._stopped = False
         self._feeds: set[Tasks] = set()
         """The tasks of every `run` in progress."""
@@ -209,28 +210,39 @@ class Outbox:
         if inspect.iscoroutinefunction(deliver) and not deliveries.awaits:
             raise TypeError("deliver is a coroutine function, which a sync kit cannot await: use connect_async")
 
-    def add(self, payload: Any, *, tx: Any, key: str | None = None, headers: Headers = None) -> Any:
-        if tx is None:
-            raise ValueError("add() runs inside a transaction: pass tx=session, or the one of kit.transaction()")
+    def add(
+        self,
+        payload: Any,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Headers = None,
+        tx: Any = None,
+    ) -> Any:
         if headers is not None and MESSAGE_ID in headers:
             raise ValueError(f"the header {MESSAGE_ID!r} is set by the outbox: leave it out, add() returns the id")
-        if key is not None:
-            checks.key(key)
         message_id = str(uuid4())
-        text = encode_headers({**(with_trace(headers) or {}), MESSAGE_ID: message_id})
-        return self._execute(AddMessage(self.queue.name, self._codec.encode(payload), text, key, message_id), tx)
+        headers = {**(headers or {}), MESSAGE_ID: message_id}
+        task = NewTask(payload, delay, run_at, priority, None, expires, key, headers)
+        text, names, level, _, lane, pause, due, expires_in, expires_at = task_row(self._codec, self.queue.name, task)
+        return self._execute(
+            AddMessage(self.queue.name, text, names, lane, message_id, level, pause, due, expires_in, expires_at), tx
+        )
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> Any:
         if self._deliver is None:
             raise ValueError(f"outbox {self.name!r} has no deliver function: kit.outbox({self.name!r}, deliver=…)")
         worker = checks.default_worker() if worker is None else checks.name("worker", worker)
         checks.count("batch", batch, least=1)
-        queue, kind = self.queue.name, ClaimInOrder if self._ordered else Claim
+        queue = self.queue.name
 
         def claim(queue: str) -> Claim:
             if self._stopped:
                 raise Closed(f"outbox {self.name!r} was stopped")
-            return kind(queue, worker, batch, None, fresh_token(), self._codec)
+            return self.claim(worker, batch)
 
         return self._deliveries.loops.run(self._work(QueueOrder({queue: 1}, claim)))
 
@@ -238,7 +250,7 @@ class Outbox:
         deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
         while not connection.closing:
             try:
-                yield OpenOutbox(queue, _ATTEMPTS, _RETRY)
+                yield self.opening
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.
@@ -260,32 +272,49 @@ class Outbox:
                 ended.set()
 
     def _handle(self, task: Task[Any]) -> Plan[None]:
-        done = None
-        if self._ordered and task.key is not None:
-            done = AckInOrder(task.id, task.token, task.queue, task.key)
-        # One enqueued by plain SQL has no message id, and gets its task's.
-        headers = dict(task.headers)
-        message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
-        message = Message(message_id, self.name, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
         # The time until the claim is the database's, and the time from there on that of this process.
         age = max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
         began = time.monotonic()
-        delivered = cancelled = False
-        handling = self._deliveries.loops.handling(self._deliveries.loops, task, done)
+        failed: BaseException | None = None
+        cancelled = False
+        handling = self._deliveries.loops.handling(self._deliveries.loops, task, self.done(task))
         handling.begin()
         try:
             try:
-                cancelled = yield Call(self._deliveries.call, self._deliver, message)
-                delivered = True
+                cancelled = yield Call(self._deliveries.call, self._deliver, self.message(task))
             except BaseException as error:
+                failed = error
                 if not (yield Call(handling.end, error)):
                     raise
             else:
                 yield Call(handling.end, None)
         finally:
-            self._tally.count(delivered, age + time.monotonic() - began)
+            took = time.monotonic() - began
+            self.tally.count(how_ended(task, outcome(task, failed)), took, age + took)
         if cancelled:
             raise asyncio.CancelledError
+
+    @property
+    def opening(self) -> OpenOutbox:
+        """The operation that stores the default retry policy."""
+        return OpenOutbox(self.queue.name, _ATTEMPTS, _RETRY)
+
+    def claim(self, worker: str, batch: int) -> Claim:
+        """Return the operation that claims messages."""
+        kind = ClaimInOrder if self._ordered else Claim
+        return kind(self.queue.name, worker, batch, None, fresh_token(), self._codec)
+
+    def message(self, task: Task[Any]) -> Message[Any]:
+        """Return the message of a task; one enqueued by plain SQL has no message id, and gets its task's."""
+        headers = dict(task.headers)
+        message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
+        return Message(message_id, self.name, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
+
+    def done(self, task: Task[Any]) -> AckInOrder | None:
+        """Return the operation that acks a delivered message, if a plain ack is not enough."""
+        if self._ordered and task.key is not None:
+            return AckInOrder(task.id, task.token, task.queue, task.key)
+        return None
 
     def stop(self) -> None:
         self._stopped = True
@@ -294,4 +323,4 @@ class Outbox:
             feed.stop.set()
 
     def stats(self) -> Any:
-        return self._execute(ReadOutbox(self.queue.name, self._tally.numbers()))
+        return self._execute(ReadOutbox(self.queue.name, self.tally.numbers()))

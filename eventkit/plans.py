@@ -6,7 +6,7 @@ yield operations, whose answers they are sent, and `Sleep` and `Call`; so all lo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
@@ -106,7 +106,7 @@ Steps = Generator[Any, Any, T]
 
 
 def drive(steps: Steps[T]) -> T:
-    """Take *steps*, which yield values."""
+    """Take *steps*, which yield values.  `run` would call a function for each of them, in every call of a kit."""
     try:
         value = next(steps)
         while True:
@@ -136,7 +136,7 @@ _PATIENCE = 10.0
 """Seconds that work has to end after its caller was cancelled."""
 
 
-async def completed(work: Coroutine[Any, Any, T]) -> T:
+async def completed(work: Awaitable[T]) -> T:
     """Run *work* to its end, and raise a cancellation that arrives meanwhile only then, or after ten seconds."""
     task = asyncio.ensure_future(work)
     try:
@@ -151,12 +151,12 @@ async def completed(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def attempt(operation: Operation[T], probe: Probe, wait: float) -> Plan[T]:
+def attempt(operation: Operation[T], probe: Probe, wait: float | None) -> Plan[T]:
     """Return the answer of *operation*, retried when *probe* is ready, for *wait* seconds or until the kit closes."""
-    until = monotonic() + wait
+    until = None if wait is None else monotonic() + wait
     answer: T = yield operation
     with suppress(Closed):
-        while not answer and monotonic() < until and (yield Sleep(probe, until)):
+        while not answer and (until is None or monotonic() < until) and (yield Sleep(probe, until)):
             answer = yield operation
     return answer
 

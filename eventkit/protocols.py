@@ -46,8 +46,11 @@ from .protocols_async import AsyncTaskQueue as AsyncTaskQueue
 from .retry import Policy, PolicyName
 from .values import (
     CatchUp,
+    ChannelInfo,
     ChannelSettings,
     ChannelStart,
+    Claimed,
+    ClusterLimit,
     Consumer,
     DeadTasks,
     Enqueued,
@@ -142,10 +145,11 @@ class EventKit(Protocol):
 
     def inbox(self, consumer: str) -> Inbox: ...
 
-    def lock(self, name: str, ttl: Duration = 60) -> Lock:
+    def lock(self, name: str, ttl: Duration = 60, *, holder: str | None = None) -> Lock:
         """Return a lock among all processes, not acquired yet.
 
-        Its holder loses it after *ttl* seconds unless it renews it.
+        Its holder loses it after *ttl* seconds unless it renews it.  Those that find it held are shown the name
+        *holder*, by default the host and the process.
         """
 
     @overload
@@ -174,11 +178,33 @@ class EventKit(Protocol):
     def run_maintenance(self, every: Duration = 60) -> None:
         """Call `maintain` once in *every* seconds until the kit is closed; of several processes, one does it."""
 
+    def changes(self) -> Subscription[None]:
+        """Iterate over the commits of the database from this call on, by any program, to any table.
+
+        Commits that follow one another closely share an item: each item says that something was committed since the
+        last one was handed out.  Now and then an item arrives without a commit to this database.
+        """
+
+    def channels(self) -> list[ChannelInfo]:
+        """Return the channels that have notifications or settings, by name."""
+
+    def prune_channels(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> int:
+        """Call `NotificationChannel.prune` for each channel; return the number of deleted notifications."""
+
     def overview(self) -> Overview:
         """Return the numbers of all queues, streams, schedules, locks and results, from one statement."""
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers by name: those of an `App`, which report every ten seconds, and holders of leases."""
+
+    def cluster_limit(self, name: str, max_running: int | None, *, queues: Iterable[str] = ()) -> None:
+        """Let at most *max_running* tasks of all *queues* run at once, in all workers together.
+
+        The call replaces a limit of that name; None, without queues, deletes it.  A queue may have several limits.
+        """
+
+    def cluster_limits(self) -> list[ClusterLimit]:
+        """Return the limits over several queues by name, with the number of their running tasks."""
 
     def limits(self, limit: int = 1000) -> list[LimitInfo]:
         """Return the rate limit windows and token buckets that hold a count at present, by name."""
@@ -188,6 +214,12 @@ class EventKit(Protocol):
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction for ``tx=`` without SQLAlchemy: it commits at the end, and rolls back on an error."""
+
+    def async_(self) -> AsyncEventKit:
+        """Return an async view of this kit, which makes each call on this kit's connections, in a thread.
+
+        It has iterators of its own.  Closing it leaves this kit open; close it first, or its iterators save nothing.
+        """
 
     def close(self) -> None:
         """Save the consumers' offsets, end every iterator, and close the database.  May be called again."""
@@ -251,6 +283,12 @@ class EventStream(Protocol[P]):
 
     def seek(self, consumer: str, offset: int, *, tx: Any = None) -> None:
         """Move the consumer to any offset."""
+
+    def remove_consumer(self, consumer: str, *, tx: Any = None) -> bool:
+        """Remove a consumer with its offset, so that it no longer keeps events; return whether there was one.
+
+        A subscription under this name that is running creates it again with its next save.
+        """
 
     def head(self) -> int:
         """Return the highest offset at or below which no new event can appear; 0 for a new stream."""
@@ -342,8 +380,11 @@ class TaskQueue(Protocol[P]):
     ) -> NewTask:
         """Return a validated task of this queue, not enqueued yet, for ``ack(then=)`` or the queue's `enqueue_many`."""
 
-    def ack(self, task: Task[Any], *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> bool:
+    def ack(self, task: Claimed, *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> bool:
         """Finish a task; return False if its lease has run out.
+
+        A process that has only the id and the token of a claimed task passes both as a pair: ``ack((id, token))``.  The
+        same holds for `ack_many`, `retry`, `fail`, `release`, `snooze` and `extend`.
 
         The task is deleted, or kept for the queue's ``keep_done``.  A *result*, which may be None, is saved under the
         task's id for `Results.get` and `Results.wait`: for an hour, or for as long as the task is kept if that is
@@ -352,7 +393,7 @@ class TaskQueue(Protocol[P]):
         """
 
     def ack_many(
-        self, tasks: Iterable[Task[Any]], *, results: Mapping[int, Any] | None = None, tx: Any = None
+        self, tasks: Iterable[Claimed], *, results: Mapping[int, Any] | None = None, tx: Any = None
     ) -> list[int]:
         """Finish tasks; return the ids of those whose lease had not run out.
 
@@ -360,23 +401,33 @@ class TaskQueue(Protocol[P]):
         """
 
     def retry(
-        self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
+        self,
+        task: Claimed,
+        *,
+        delay: Duration | None = None,
+        error: str | None = None,
+        code: str | None = None,
+        tx: Any = None,
     ) -> bool:
         """Put a task back for another attempt, after *delay* or by the queue's retry policy.
 
-        A task that has used up its attempts is dead.  Return False if its lease has run out.
+        A task that has used up its attempts is dead.  Return False if its lease has run out.  *code* is a short name of
+        the failure for programs, and *error* its text.
         """
 
-    def fail(self, task: Task[Any], error: str, *, tx: Any = None) -> bool:
-        """Mark a task dead now; return False if its lease has run out."""
+    def fail(self, task: Claimed, error: str, *, code: str | None = None, tx: Any = None) -> bool:
+        """Mark a task dead now; return False if its lease has run out.
 
-    def release(self, task: Task[Any], *, tx: Any = None) -> bool:
+        *code* is a short name of the failure for programs, by default ``FAILED``.
+        """
+
+    def release(self, task: Claimed, *, tx: Any = None) -> bool:
         """Put a task back as if it had not been claimed; return False if its lease has run out."""
 
-    def snooze(self, task: Task[Any], delay: Duration, *, tx: Any = None) -> bool:
+    def snooze(self, task: Claimed, delay: Duration, *, tx: Any = None) -> bool:
         """Put a task back, due in *delay* seconds, as if it had not been claimed; False if its lease has run out."""
 
-    def extend(self, task: Task[Any], seconds: Duration, *, tx: Any = None) -> bool:
+    def extend(self, task: Claimed, seconds: Duration, *, tx: Any = None) -> bool:
         """Set the lease to end *seconds* from now; return False if it has run out."""
 
     def cancel(self, id: int, running: bool = False, *, tx: Any = None) -> bool:
@@ -451,6 +502,10 @@ class TaskQueue(Protocol[P]):
         key_ttl: Duration | None = KEEP,
         dead_letter_to: str | None = KEEP,
         history: bool | None = KEEP,
+        max_bytes: int | None = KEEP,
+        strict_keys: bool | None = KEEP,
+        enqueue_rate: float | None = KEEP,
+        enqueue_burst: float | None = KEEP,
     ) -> None:
         """Store settings of the queue, which every process follows from then on.
 
@@ -484,6 +539,9 @@ class NotificationChannel(Protocol[P]):
         *start* may also be ``"earliest"``, or the id after which to start.
         """
 
+    def head(self) -> int:
+        """Return the id of the last stored notification at or below which no new one can appear; 0 if there is none."""
+
     def prune(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> int:
         """Delete notifications older than *older_than*, and all but the newest *keep_count*; return their number."""
 
@@ -501,6 +559,8 @@ class NotificationChannel(Protocol[P]):
 class Outbox(Protocol[P]):
     """An outbox: messages written in the application's transactions, and delivered elsewhere once these commit.
 
+    The worker of an `App` delivers them with the function that ``@app.outbox`` declares, or `run` does with *deliver*.
+
     Each message is delivered at least once, with the same ``message_id`` at every attempt.  With ``ordered=True``, the
     messages of one key are delivered one after the other, in the order in which they were added.
     """
@@ -511,8 +571,22 @@ class Outbox(Protocol[P]):
     def queue(self) -> TaskQueue[P]:
         """The queue of the outbox's messages: its settings, its dead tasks, `pause` and `resume`."""
 
-    def add(self, payload: P, *, tx: Any, key: str | None = None, headers: Headers = None) -> str:
-        """Add a message inside the caller's transaction; return its ``message_id``."""
+    def add(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Headers = None,
+        tx: Any = None,
+    ) -> str:
+        """Add a message, usually inside the caller's transaction; return its ``message_id``.
+
+        The options are those of `TaskQueue.enqueue`, except that *key* is not unique: it is the key of the order.
+        """
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> None:
         """Call *deliver* with each message, until `stop` or the kit is closed, claiming up to *batch* at a time.
@@ -623,11 +697,14 @@ class Schedules(Protocol):
     def upcoming(self, name: str, count: int = 10) -> list[datetime]:
         """Return the next *count* times at which a schedule fires; none for one that is paused or unknown."""
 
-    def tick(self, now: datetime | None = None) -> list[Fire]:
-        """Fire all due schedules, by the database's clock or at *now*; return the fires."""
+    def tick(self, now: datetime | None = None, *, tx: Any = None) -> list[Fire]:
+        """Fire all due schedules, by the database's clock or at *now*; return the fires.
+
+        With *tx*, all of them are part of that transaction, which other schedulers may have to wait for.
+        """
 
     def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime:
-        """Return the first fire of *when* after *moment*, in UTC. Needs no database, and is not awaited."""
+        """Return `eventkit.cron.next_after`: the first fire of *when* after *moment*, in UTC; not awaited."""
 
     # Last, because a type checker would take ``list`` for this method below it.
     def list(self) -> list[Schedule]:
@@ -654,8 +731,8 @@ class Lock(Protocol):
     def acquire(self, wait: Duration = 0) -> bool:
         """Acquire the lock, waiting up to *wait* seconds for it; return False if another holder still has it."""
 
-    def renew(self) -> bool:
-        """Restart the ttl; return False if it had ended and the lock is lost."""
+    def renew(self, ttl: Duration | None = None) -> bool:
+        """Set the lock to expire *ttl* seconds from now, by default the handle's; return False if the lock was lost."""
 
     def release(self) -> bool:
         """Release the lock; return False if its ttl had ended."""
@@ -689,8 +766,8 @@ class Results(Protocol):
     def get(self, id: int | str, default: Any = None) -> Any:
         """Return the value, which may be None; *default* if there is none."""
 
-    def wait(self, id: int | str, timeout: Duration) -> Any:
-        """Wait until the value is committed, and return it; raise `TimedOut` after *timeout* seconds.
+    def wait(self, id: int | str, timeout: Duration | None = None) -> Any:
+        """Wait until the value is committed, and return it; raise `TimedOut` after *timeout* seconds, if it is given.
 
         If the id is a task's and the task is dead or dies, raise `TaskFailed` with the reason and the error.
         """

@@ -1,9 +1,7 @@
 """`TaskQueue`: one queue of the database, as a handle, and the tasks that its workers claim."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from operator import attrgetter
 from time import monotonic
 from typing import Any
 
@@ -22,8 +20,7 @@ from .operations.claim import Ack, AckMany, Claim, QueueOrder, Receive, Sweep, T
 from .operations.coordination import AckWithResult, FinishMany, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
-from .telemetry import with_trace
-from .values import NewTask, Task, TaskState
+from .values import Claimed, NewTask, Task, TaskState
 
 
 def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
@@ -62,6 +59,17 @@ def following_row(codec: Codec, task: Any) -> CollectedTask:
 def checked_priority(value: Any) -> int:
     """Return a priority that any database can store."""
     return checks.count("priority", value, least=-(2**31), most=2**31 - 1)
+
+
+def cluster_limit(name: str, max_running: int | None, queues: Iterable[str]) -> operations.SetClusterLimit:
+    """Return the operation that stores a limit over several queues, or deletes it."""
+    if isinstance(queues, str):
+        raise TypeError("queues is a list of names, not a str: queues=['one', 'two']")
+    names = sorted({checks.name("queue", queue) for queue in queues})
+    if (max_running is None) is bool(names):
+        raise ValueError("a limit has a number and queues=[…]; None without queues= deletes it")
+    most = 0 if max_running is None else checks.count("max_running", max_running, least=1)
+    return operations.SetClusterLimit(checks.name("limit", name), most, names)
 
 
 def plain_claims(
@@ -125,9 +133,8 @@ class Queue:
 
     def enqueue_many(self, items: Iterable[Any], *, wait: Duration | None = None, tx: Any = None) -> Any:
         items = list(items)
-        headers = with_trace(None) if "opentelemetry.trace" in sys.modules else None
         operation: Any
-        if headers is None and NewTask not in set(map(type, items)):
+        if traced_headers(None) is None and NewTask not in set(map(type, items)):
             operation = EnqueuePlain(self.name, self._codec.encode_many(items))
         else:
             tasks = [item if isinstance(item, NewTask) else NewTask(item) for item in items]
@@ -165,41 +172,50 @@ class Queue:
         checks.count("limit", limit, least=1)
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
-    def ack(self, task: Task[Any], *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
-        operation: Operation[bool] = Ack(task.id, task.token)
+    def ack(self, task: Claimed, *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
+        operation: Operation[bool] = Ack(*held(task))
         if result is not NO_RESULT:
-            operation = AckWithResult(task.id, task.token, task.queue, self._any.encode(result))
+            queue = self.name if isinstance(task, tuple) else task.queue
+            operation = AckWithResult(*held(task), queue, self._any.encode(result))
         if following := [following_row(self._any, task) for task in then]:
             operation = AckThen(operation, following)
         return self._execute(operation, tx)
 
-    def ack_many(self, tasks: Iterable[Task[Any]], *, results: Mapping[int, Any] | None = None, tx: Any = None) -> Any:
-        batch = sorted(tasks, key=attrgetter("id"))
-        careful = tx is not None or any(task.key is not None for task in batch)
-        held = [(task.id, task.token) for task in batch]
+    def ack_many(self, tasks: Iterable[Claimed], *, results: Mapping[int, Any] | None = None, tx: Any = None) -> Any:
+        batch = list(tasks)
+        # A task that is given by id and token may have a key.
+        careful = tx is not None or any(isinstance(task, tuple) or task.key is not None for task in batch)
+        pairs = sorted(map(held, batch))
         if careful or results:
-            return self._execute(FinishMany(held, _result_rows(self._any, batch, results or {}), careful), tx)
-        return self._execute(AckMany(held), tx)
+            queues = {id: self.name for id, _ in pairs}
+            queues |= {task.id: task.queue for task in batch if not isinstance(task, tuple)}
+            return self._execute(FinishMany(pairs, _result_rows(self._any, queues, results or {}), careful), tx)
+        return self._execute(AckMany(pairs), tx)
 
-    def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
+    def retry(
+        self,
+        task: Claimed,
+        *,
+        delay: Duration | None = None,
+        error: str | None = None,
+        code: str | None = None,
+        tx: Any = None,
+    ) -> Any:
         pause = None if delay is None else checks.milliseconds("delay", delay)
-        return self._execute(
-            finish.Retry(task.id, task.token, pause, None if error is None else checks.text(error)), tx
-        )
+        text = None if error is None else checks.text(error)
+        return self._execute(finish.Retry(*held(task), pause, text, checks.code(code)), tx)
 
-    def fail(self, task: Task[Any], error: str, *, tx: Any = None) -> Any:
-        return self._execute(finish.Fail(task.id, task.token, checks.text(error)), tx)
+    def fail(self, task: Claimed, error: str, *, code: str | None = None, tx: Any = None) -> Any:
+        return self._execute(finish.Fail(*held(task), checks.text(error), code=checks.code(code)), tx)
 
-    def release(self, task: Task[Any], *, tx: Any = None) -> Any:
-        return self._execute(finish.Release(task.id, task.token), tx)
+    def release(self, task: Claimed, *, tx: Any = None) -> Any:
+        return self._execute(finish.Release(*held(task)), tx)
 
-    def snooze(self, task: Task[Any], delay: Duration, *, tx: Any = None) -> Any:
-        pause = checks.milliseconds("delay", delay)
-        return self._execute(finish.Snooze(task.id, task.token, pause), tx)
+    def snooze(self, task: Claimed, delay: Duration, *, tx: Any = None) -> Any:
+        return self._execute(finish.Snooze(*held(task), checks.milliseconds("delay", delay)), tx)
 
-    def extend(self, task: Task[Any], seconds: Duration, *, tx: Any = None) -> Any:
-        lease = checks.milliseconds("seconds", seconds)
-        return self._execute(finish.Extend(task.id, task.token, lease), tx)
+    def extend(self, task: Claimed, seconds: Duration, *, tx: Any = None) -> Any:
+        return self._execute(finish.Extend(*held(task), checks.milliseconds("seconds", seconds)), tx)
 
     def cancel(self, id: int, running: bool = False, *, tx: Any = None) -> Any:
         return self._execute(operations.Cancel(self.name, checks.count("id", id), running), tx)
@@ -306,17 +322,28 @@ def changes_of(queue: str, **given: Any) -> dict[str, Any]:
         "key_ttl": checks.milliseconds,
         "dead_letter_to": other_queue,
         "history": checks.flag,
+        "max_bytes": at_least_one,
+        "strict_keys": checks.flag,
+        "enqueue_rate": checks.positive,
+        "enqueue_burst": lambda name, value: checks.burst(value, name),
     }
     if unknown := given.keys() - parsers.keys():
         raise TypeError(f"a queue has no setting {min(unknown)!r}: it has {', '.join(parsers)}")
     return checks.settings(**{name: (value, parsers[name]) for name, value in given.items()})
 
 
-def _result_rows(codec: Codec, tasks: list[Task[Any]], results: Mapping[int, Any]) -> list[TaskResult]:
-    queues = {task.id: task.queue for task in tasks}
+def held(task: Claimed) -> finish.Held:
+    """Return the id and the token of a claimed task, or those that are given in its place."""
+    if isinstance(task, tuple):
+        id, token = task
+        return checks.count("id", id), checks.count("token", token)
+    return task.id, task.token
+
+
+def _result_rows(codec: Codec, queues: Mapping[int, str], results: Mapping[int, Any]) -> list[TaskResult]:
     if strangers := results.keys() - queues.keys():
         raise ValueError(f"results= is for the tasks that the call acks, by their ids, not for {sorted(strangers)}")
-    return [(id, codec.encode(results[id]), queues[id]) for id in sorted(results)]
+    return [(id, codec.encode(results[id]), queues[id], None) for id in sorted(results)]
 
 
 class Tasks(Feed[Task[Any]]):
@@ -362,8 +389,7 @@ class Tasks(Feed[Task[Any]]):
 
     def _hold(self, tasks: list[Task[Any]]) -> None:
         """Hand out *tasks* next, and renew the leases of those that wait for it."""
-        if self._lease is not None:
-            self._end_lease()
+        self._end_lease()
         self.look_at = self.asked_at + tasks[0].lease_ms / 1000
         self.items.extend(tasks)
         if len(tasks) > 1:

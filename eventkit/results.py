@@ -31,10 +31,12 @@ class Results:
     def sweep(self) -> Any:
         return self._execute(DropResults(limit=checks.MOST))
 
-    def wait(self, id: int | str, timeout: Duration) -> Any:
-        return self._loops.run(self._wait(id, checks.milliseconds("timeout", timeout) / 1000))
+    def wait(self, id: int | str, timeout: Duration | None = None) -> Any:
+        return self._loops.run(
+            self._wait(id, None if timeout is None else checks.milliseconds("timeout", timeout) / 1000)
+        )
 
-    def _wait(self, id: int | str, seconds: float) -> Plan[Any]:
+    def _wait(self, id: int | str, seconds: float | None) -> Plan[Any]:
         key, task = key_of(id), None if isinstance(id, str) else id
         outcome = yield from attempt(AwaitResult(key, task), ResultAhead(key, task), seconds)
         if isinstance(outcome, TaskFailed):

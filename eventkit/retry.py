@@ -5,17 +5,21 @@ A policy is a value, stored with the queue as JSON, so every process follows the
 
 import random
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
+from msgspec import Meta
 
 from .checks import positive
 
+Positive = Annotated[float, Meta(ge=1e-9, le=1e12)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+
 
 class _Growth(msgspec.Struct, frozen=True):
-    base: float = 1.0
-    jitter: float = 0.3
-    cap: float = 300.0
+    base: Positive = 1.0
+    jitter: Fraction = 0.3
+    cap: Positive = 300.0
 
 
 class Exponential(_Growth, frozen=True, tag="exponential"):
@@ -33,9 +37,9 @@ class Fixed(_Growth, frozen=True, tag="fixed"):
 class Delays(msgspec.Struct, frozen=True, tag="delays"):
     """A delay of the *n*-th of *seconds* after attempt *n*, the last one from there on, ± *jitter*, at most *cap*."""
 
-    seconds: tuple[float, ...]
-    jitter: float = 0.3
-    cap: float = 300.0
+    seconds: Annotated[tuple[Annotated[float, Meta(ge=0)], ...], Meta(min_length=1)]
+    jitter: Fraction = 0.3
+    cap: Positive = 300.0
 
 
 Policy = Exponential | Linear | Fixed | Delays

@@ -7,10 +7,9 @@ from typing import Any
 from . import checks, protocols
 from .checks import KEEP
 from .codec import Codec, encode_headers
-from .cron import parse
+from .cron import next_after, parse
 from .operations import schedule as operations
-from .plans import Plan
-from .values import FIRE, SCHEDULE, CatchUp, Fire
+from .values import FIRE, SCHEDULE, CatchUp
 
 _DEFAULTS = {"tz": "UTC", "priority": 0, "expires": None, "max_attempts": None, "catch_up": "all", "headers": None}
 """The settings of a new schedule that may be left out."""
@@ -66,12 +65,14 @@ class Schedules:
         checks.count("count", count, least=1)
         return self._execute(operations.ReadUpcoming(checks.name("schedule", name), count, self._codec))
 
-    def tick(self, now: datetime | None = None) -> Any:
-        return self._loops.run(tick(None if now is None else checks.moment("now", now)))
+    def tick(self, now: datetime | None = None, *, tx: Any = None) -> Any:
+        moment = None if now is None else checks.moment("now", now)
+        if tx is not None:
+            return self._execute(operations.TickWhole(moment), tx)
+        return self._loops.run(operations.tick(moment))
 
     def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime:
-        checks.moment("moment", moment)
-        return parse(_when(when), tz).after(moment)
+        return next_after(when, moment, tz)
 
     def list(self) -> Any:
         return self._execute(operations.ListSchedules(self._codec))
@@ -92,17 +93,6 @@ class Schedules:
         if unknown := given.keys() - parsers.keys():
             raise TypeError(f"a schedule has no setting {min(unknown)!r}: it has {', '.join(parsers)} and paused")
         return {name: parsers[name](value) for name, value in given.items() if value is not KEEP}
-
-
-def tick(now: int | None = None) -> Plan[list[Fire]]:
-    """Fire everything that is due at *now*, or at present."""
-    fires: list[Fire] = []
-    while True:
-        ticked = yield operations.Tick(now)
-        fires += ticked.fires
-        if not ticked.more:
-            return fires
-        now = ticked.moment
 
 
 def _when(value: Any) -> str:

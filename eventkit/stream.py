@@ -22,7 +22,6 @@ from .operations.claim import fresh_token
 from .operations.position import Position, ReadPosition
 from .operations.queue import ConfigureStream, ReadStreamSettings
 from .plans import HAND, Plan, Sleep
-from .telemetry import with_trace
 from .values import Event, NewEvent, OnTruncated, StreamStart
 
 _LINGER = 0.1
@@ -52,8 +51,7 @@ class Stream:
 
     def publish_many(self, items: Iterable[Any], *, tx: Any = None) -> Any:
         items = list(items)
-        headers = with_trace(None)
-        if headers is None and NewEvent not in set(map(type, items)):
+        if traced_headers(None) is None and NewEvent not in set(map(type, items)):
             return self._execute(operations.PublishPlain(self.name, self._codec.encode_many(items)), tx)
         rows = [event_row(self._codec, item if isinstance(item, NewEvent) else NewEvent(item)) for item in items]
         return self._execute(operations.PublishMany(self.name, rows), tx)
@@ -105,6 +103,9 @@ class Stream:
     def seek(self, consumer: str, offset: int, *, tx: Any = None) -> Any:
         checks.name("consumer", consumer)
         return self._execute(operations.Seek(self.name, consumer, checks.count("offset", offset)), tx)
+
+    def remove_consumer(self, consumer: str, *, tx: Any = None) -> Any:
+        return self._execute(operations.RemoveConsumer(self.name, checks.name("consumer", consumer)), tx)
 
     def head(self) -> Any:
         return self._execute(operations.ReadHead(self.name))

@@ -107,10 +107,16 @@ class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
     """The time until which the task is leased, unless it is extended."""
 
 
+Claimed = Task[Any] | tuple[int, int]
+"""A claimed task, or its id and its token, for a process that has only those."""
+
+
 class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
     """A task in any state of the queue: ``scheduled ready running dead done``.
 
-    *error* is the text of the last failure, *reason* why it died: ``failed exhausted expired poison``.
+    *error* is the text of the last failure, and *code* its short name for programs: the exception's ``code`` or class,
+    or ``TIMEOUT LEASE_LOST CRASHED EXPIRED`` and the like.  *reason* is why it died: ``failed exhausted expired
+    poison``.
     """
 
     id: int
@@ -131,6 +137,7 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
     finished_ms: int | None
     reason: str | None
     error: str | None
+    code: str | None
     result: Any
 
     run_at = Moment[datetime]("run_ms")
@@ -307,7 +314,7 @@ class InboxSettings(msgspec.Struct, frozen=True):
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a queue.  None stands for the default; for *history*, that is False."""
+    """The settings of a queue.  None stands for the default; for *history* and *strict_keys*, that is False."""
 
     max_attempts: int | None = None
     lease: float | None = None
@@ -321,6 +328,10 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_ttl: float | None = None
     dead_letter_to: str | None = None
     history: bool = False
+    max_bytes: int | None = None
+    strict_keys: bool = False
+    enqueue_rate: float | None = None
+    enqueue_burst: float | None = None
 
 
 def seconds(milliseconds: int | None) -> float | None:
@@ -431,6 +442,15 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     """The time at which it claimed the task that it has held longest."""
 
 
+class ClusterLimit(msgspec.Struct, frozen=True):
+    """A limit over several queues: at most *max_running* of their tasks run at once, in all workers together."""
+
+    name: str
+    max_running: int
+    queues: list[str]
+    running: int
+
+
 class LimitInfo(msgspec.Struct, frozen=True):
     """A limit that holds a count: a window of *per* seconds, or a token bucket, for which *per* is None.
 
@@ -524,6 +544,14 @@ class HeldLock(msgspec.Struct, frozen=True):
 
     until = Moment[datetime]("until_ms")
     """The time at which it expires, unless it is renewed."""
+
+
+class ChannelInfo(msgspec.Struct, frozen=True):
+    """A channel: the id of its last notification, 0 if none is stored, and how many are stored, up to 10,000."""
+
+    name: str
+    head: int
+    notifications: int
 
 
 class Overview(msgspec.Struct, frozen=True):

@@ -16,7 +16,8 @@ from apps import *
 from databases import on_both
 
 import eventkit
-from eventkit import App, AsyncApp, Event, Exponential, NewTask, TaskFailed, TimedOut
+from eventkit import App, AsyncApp, Blueprint, Event, Exponential, NewTask, Notification, TaskFailed, TimedOut
+from eventkit.app import AsyncBlueprint
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
 from eventkit.retry import Delays
@@ -350,3 +351,56 @@ def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
     for channels in ((), (alert,)):
         with pytest.raises(ValueError, match="at least one channel"):
             app.listener(*channels)
+
+
+@proves("A9")
+def test_a_blueprint_declares_for_the_apps_that_include_it(app: Any, kit: Any, now: Any, drained: Any) -> None:
+    """Before and after it is included; its tasks are enqueued through the app, and run as the app's own."""
+    emails: Any = Blueprint() if isinstance(app, App) else AsyncBlueprint()
+    called: list[Any] = []
+
+    @emails.task(queue="emails")
+    def send(to: str) -> None:
+        called.append(to)
+
+    @emails.subscriber("orders", consumer="mailer")
+    def ordered(event: Event[int]) -> None:
+        called.append(event.payload)
+
+    with pytest.raises(RuntimeError, match=r"call app.include\(blueprint\)"):
+        send.enqueue("bob@example.com")
+    app.include(emails)
+
+    @emails.listener("alerts")
+    def alerted(notification: Notification[str]) -> None:
+        called.append(notification.payload)
+
+    @emails.every("@every 1h")
+    def clean() -> None:
+        called.append("cleaned")
+
+    assert list(app.tasks) == list(emails.tasks) == ["send", "clean"]
+    assert [one.name for one in app.schedules] == ["clean"]
+    assert now(send.enqueue("ann@example.com")).created
+    kit.stream("orders").publish(42)
+    kit.channel("alerts").notify("low")
+    drained()
+    advance(kit, 3601)
+    drained()
+    assert called == ["ann@example.com", 42, "low", "cleaned"]
+
+
+@proves("A9")
+def test_a_blueprint_and_its_apps_share_no_name() -> None:
+    first, second, tasks = App(name="first"), App(name="second"), Blueprint()
+    tasks.task(os.getcwd)
+    first.include(tasks)
+    second.include(tasks)
+    with pytest.raises(ValueError, match="there is a task 'getcwd' already"):
+        second.task(os.getcwd)
+    with pytest.raises(ValueError, match="there is a task 'getcwd' already"):
+        first.include(tasks)
+    second.task(os.getpid)
+    with pytest.raises(ValueError, match="there is a task 'getpid' already"):
+        tasks.task(os.getpid)
+    assert list(first.tasks) == ["getcwd"]

@@ -24,6 +24,68 @@ def fail(error: BaseException) -> Any:
     raise error
 
 
+class Declined(Exception):
+    code = "CARD_DECLINED"
+
+
+@proves("A2", "A4")
+def test_a_declaration_says_which_errors_are_worth_another_attempt(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    """Others end the task at once; the code of a failure is that of the exception, or its class."""
+
+    @app.task(retry_on=(OSError, Declined), give_up_on=FileNotFoundError)
+    def pay(error: str) -> None:
+        raise {"timeout": TimeoutError(), "gone": FileNotFoundError(), "bug": KeyError("x"), "retry": Retry(9)}.get(
+            error, Declined("no")
+        )
+
+    ids = {error: now(pay.enqueue(error)).id for error in ("timeout", "gone", "bug", "retry", "declined")}
+    drained(raising=False)
+    found = {error: kit.queue("default").get(id) for error, id in ids.items()}
+    assert {error: (info.state, info.reason, info.code) for error, info in found.items()} == {
+        "timeout": ("scheduled", None, "TimeoutError"),
+        "gone": ("dead", "failed", "FileNotFoundError"),
+        "bug": ("dead", "failed", "KeyError"),
+        "retry": ("scheduled", None, "Retry"),
+        "declined": ("scheduled", None, "CARD_DECLINED"),
+    }
+    with pytest.raises(TypeError, match="give_up_on is an exception class or a tuple of them, not 'KeyError'"):
+        app.task(give_up_on=("KeyError",))(lambda: None)
+
+
+@proves("A2", "A3")
+def test_a_declaration_has_the_options_of_its_calls_and_results(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    """A call, or a schedule, without an option of its own has the declaration's."""
+
+    @app.cron("@daily")
+    @app.task(priority=5, expires=60, result_ttl=None)
+    def ever() -> int:
+        return 1
+
+    brief = app.task(name="brief", result_ttl=timedelta(minutes=2))(returned)
+    never = app.task(name="never", result_ttl=0)(returned)
+    usual = app.task(name="usual")(returned)
+    made = [kit.queue("default").get(now(call.enqueue()).id) for call in (ever, ever.options(priority=0, expires=9))]
+    assert [(info.priority, info.expires_ms - info.enqueued_ms) for info in made] == [(5, 60_000), (0, 9_000)]
+    handles = [now(task.enqueue()) for task in (brief, never, usual, ever)]
+    drained()
+    [daily] = kit.schedules.list()
+    assert (daily.priority, daily.expires) == (5, 60)
+    for seconds, kept in {0: (0, 2, 3), 121: (2, 3), 3600: (3,), 20 * 365 * 86400: (3,)}.items():
+        advance(kit, seconds)
+        assert [at for at, handle in enumerate(handles) if kit.results.get(handle.id) == 1] == [*kept]
+    assert now(handles[3].result()) == 1
+    with pytest.raises(TypeError, match="its result_ttl is 0"):
+        handles[1].result()
+
+
+def returned() -> int:
+    return 1
+
+
 @proves("A4")
 def test_what_a_function_raises_says_what_comes_next(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]

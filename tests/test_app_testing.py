@@ -11,7 +11,7 @@ import pytest
 from apps import *
 
 import eventkit
-from eventkit import App, Event, Notification
+from eventkit import App, Event, Message, Notification
 from eventkit.app import AsyncTaskContext
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
@@ -233,3 +233,28 @@ def test_another_database_is_no_mistake_in_silence(tmp_path: Path, monkeypatch: 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "EVENTKIT_TEST_URL is the URL of a Postgres database" in ran.stdout
+
+
+@proves("A8", "O1")
+def test_a_drain_delivers_outboxes(app: Any, kit: Any, drained: Callable[..., Any]) -> None:
+    """In order; a delivery that fails is stored as a worker stores it."""
+    delivered: list[Any] = []
+
+    @app.outbox("mails", ordered=True)
+    def deliver(message: Message[int]) -> None:
+        if message.payload == 2 and message.attempt == 1:
+            raise ConnectionError
+        delivered.append(message.payload)
+
+    for number in (1, 2, 3):
+        kit.outbox("mails").add(number, key="ann")
+    kit.outbox("mails").add(4)
+    ran = drained(raising=False)
+    assert sorted((one.name, one.message.payload, type(one.error)) for one in ran) == [
+        ("deliver", 1, type(None)),
+        ("deliver", 2, ConnectionError),
+        ("deliver", 4, type(None)),
+    ]
+    advance(kit, 6)
+    drained()
+    assert delivered == [1, 4, 2, 3]

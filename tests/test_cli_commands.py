@@ -11,6 +11,7 @@ import databases
 import pytest
 from command_line import Commands
 from databases import on_both
+from eventkit_migrations import HEAD
 
 from eventkit import EventKit
 from eventkit.cli.spellings import SPELLINGS, rewritten
@@ -30,8 +31,8 @@ def test_migrate_makes_the_tables_and_current_shows_them(
     sql = cli.text("migrate", "--sql")
     assert "CREATE TABLE" in sql
     assert cli.text("current") == "none\n"
-    assert cli.json("migrate")["revision"] == "0001"
-    assert cli.text("current") == "0001\n"
+    assert cli.json("migrate")["revision"] == HEAD
+    assert cli.text("current") == f"{HEAD}\n"
     assert "already" in cli.text("migrate")
     assert cli.text("migrate", "--sql").strip() == ""
     assert cli.json("health")["healthy"]
@@ -147,6 +148,8 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     assert cli.json("stream", "seek", "orders", "search", "latest")["offset"] == last
     assert cli.json("stream", "seek", "orders", "search", "earliest")["offset"] == 0
     assert "not a time" in cli.refusal(2, "stream", "seek", "orders", "search", "soon")
+    cli.text("stream", "forget", "orders", "search")
+    assert "has no consumer" in cli.refusal(1, "stream", "forget", "orders", "search")
     assert cli.json("stream", "prune", "orders", "--older-than", "0s", "--unconsumed")["dropped"] == 1
     assert "older_than" in cli.refusal(2, "stream", "prune", "orders")
 
@@ -168,6 +171,9 @@ def test_notifications_locks_and_an_overview(cli: Commands, kit: EventKit) -> No
         id = cli.json("channel", "notify", "alerts", '{"new": 1}')["id"]
         notification = next(heard)
     assert (notification.id, notification.payload) == (id, {"new": 1})
+    assert cli.json("channel", "list") == [{"name": "alerts", "head": id, "notifications": 1}]
+    assert cli.json("channel", "prune", "--keep-count", 0) == {"channel": None, "dropped": 1}
+    assert cli.json("channel", "prune", "alerts", "--keep-count", 0) == {"channel": "alerts", "dropped": 0}
     assert cli.json("lock", "list") == []
     with kit.lock("report"):
         [held] = cli.json("lock", "list")
@@ -237,6 +243,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("queue purge emails --yes", {"queue": "emails", "state": "ready"}),
     ("queue rm jobs", {"queue": "jobs", "force": False}),
     ("stream seek orders search earliest", {"stream": "orders", "consumer": "search", "to": "earliest"}),
+    ("stream forget orders search", {"stream": "orders", "consumer": "search"}),
     ("stream prune orders --keep-count 1 --unconsumed", {"stream": "orders", "older_than": None, "keep_count": 1}),
 ]
 """Commands that change something, and their events beside the action, which the first two words name."""

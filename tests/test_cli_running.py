@@ -18,6 +18,7 @@ from working import PATIENCE, until
 
 import eventkit
 from eventkit.conformance.clauses import proves
+from eventkit.testing import advance
 
 folder = command_line.folder
 
@@ -223,6 +224,17 @@ def test_a_scheduler_fires_until_it_is_stopped(folder: Path) -> None:
             assert kit.queue("jobs").claim("test", wait=PATIENCE)
             ran = stopped(scheduler)
             assert (ran.code, "Traceback" in ran.err) == (0, False)
+
+
+def test_a_dry_run_of_the_scheduler_changes_nothing(folder: Path) -> None:
+    with eventkit.connect(SHOP) as kit:
+        kit.schedules.add("often", "@every 1h", "jobs")
+        assert "no schedule is due; the next fire is at 20" in process("scheduler", "--dry-run", "--url", SHOP).stderr
+        advance(kit, 7300)
+        before = kit.schedules.list()
+        [fire, again] = json.loads(process("scheduler", "--dry-run", "--json", "--url", SHOP).stdout)
+        assert [one["schedule"] for one in (fire, again)] == ["often", "often"]
+        assert (kit.schedules.list(), kit.queue("jobs").size()) == (before, 0)
 
 
 STUBBORN = """

@@ -220,7 +220,15 @@ def test_every_column_of_every_table_arrives(places: Places) -> None:
     source, between, back = places.fresh("sqlite"), places.fresh("postgres"), places.fresh("sqlite")
     eventkit.connect(source).close()
     values = {"TEXT": "'\"x\"'", "INTEGER": "1700000000123", "REAL": "0.1"}
-    small = {"priority": "7", "attempt": "7", "lapsed": "1", "paused": "1", "history": "1", "keep_unconsumed": "0"}
+    small = {
+        "priority": "7",
+        "attempt": "7",
+        "lapsed": "1",
+        "paused": "1",
+        "history": "1",
+        "strict_keys": "1",
+        "keep_unconsumed": "0",
+    }
     statements = []
     for table, columns in tables(source).items():
         names = [column.split()[0] for column in columns]

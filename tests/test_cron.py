@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventkit.cron import parse
+from eventkit.conformance import proves
+from eventkit.cron import next_after, parse
 
 NEW_YORK = "America/New_York"
 BERLIN = "Europe/Berlin"
@@ -185,3 +186,13 @@ def test_the_zone_of_the_host_does_not_matter() -> None:
         for tz in (NEW_YORK, BERLIN)
     }
     assert answers == {"2026-03-29 01:00:00+00:00 2026-03-29 01:07:00+00:00\n"}
+
+
+@proves("K5")
+def test_next_after_needs_no_kit() -> None:
+    autumn = datetime(2026, 10, 24, 12, tzinfo=UTC)
+    assert next_after("30 2 * * *", autumn, BERLIN) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    with pytest.raises(ValueError, match="no time for a schedule"):
+        next_after("60 * * * *", autumn)
+    with pytest.raises(ValueError, match="needs a time zone"):
+        next_after("@hourly", autumn.replace(tzinfo=None))

@@ -11,16 +11,16 @@ import eventkit
 from eventkit import errors
 
 _NAMES = (
-    "App AsyncApp AsyncEventKit Busy Closed DatabaseError DatabaseReplaced Disconnected Event EventKit EventStream "
-    "EventkitError Exponential Fixed ForeignTransaction Inbox LeaseLost Linear Lock LockHeld Message NewEvent "
-    "NewTask NotMigrated Notification NotificationChannel Outbox Permanent Progress QueueFull Results Retry "
-    "Schedules Snooze Task TaskCancelled TaskContext TaskFailed TaskHandle TaskQueue TimedOut Truncated Unavailable "
-    "connect connect_async copy tracing"
+    "App AsyncApp AsyncEventKit Blueprint Busy Closed DatabaseError DatabaseReplaced Disconnected Event EventKit "
+    "EventStream EventkitError Exponential Fixed ForeignTransaction Inbox KeyConflict LeaseLost Linear Lock LockHeld "
+    "Message NewEvent NewTask NotMigrated Notification NotificationChannel Outbox Permanent Progress QueueFull Results "
+    "Retry Schedules Snooze Task TaskCancelled TaskContext TaskFailed TaskHandle TaskQueue TimedOut Truncated "
+    "Unavailable connect connect_async copy tracing"
 )
 PUBLIC = _NAMES.split()
 
 IN_MODULES = {
-    "app": "AsyncTaskContext AsyncTaskFunction AsyncTaskHandle TaskCall TaskFunction",
+    "app": "AsyncBlueprint AsyncTaskContext AsyncTaskFunction AsyncTaskHandle TaskCall TaskFunction",
     "codec": "Undecodable",
     "errors": "CopyDiffers UnknownBackend",
     "protocols": (
@@ -29,8 +29,9 @@ IN_MODULES = {
     ),
     "retry": "Delays",
     "values": (
-        "ChannelSettings Consumer DeadTasks Enqueued Fire HeldLock InboxSettings LimitInfo Maintained OutboxStats "
-        "Overview QueueSettings QueueStats Schedule ScheduleStats StreamSettings StreamStats TaskInfo WorkerInfo"
+        "ChannelInfo ChannelSettings Consumer DeadTasks Enqueued Fire HeldLock InboxSettings LimitInfo Maintained "
+        "OutboxStats Overview QueueSettings QueueStats Schedule ScheduleStats StreamSettings StreamStats TaskInfo "
+        "WorkerInfo"
     ),
 }
 """Public names that few programs write, which stay in their modules."""

@@ -71,7 +71,7 @@ def run(files: dict[str, str], folder: Path) -> None:
 def test_every_recipe_has_a_program_and_its_test() -> None:
     """No recipe is shown only."""
     assert all(set(files) == {"shop.py", "test_shop.py"} for files in RECIPES.values())
-    assert len(RECIPES) == 4
+    assert len(RECIPES) == 5
 
 
 @pytest.mark.parametrize("title", [title for title in RECIPES if title != "psycopg alone"])
@@ -89,6 +89,7 @@ def test_it_works_on_sqlite(title: str, tmp_path: Path) -> None:
         ("Flask and Session", "psycopg2"),
         ("Django", "psycopg"),
         ("psycopg alone", "psycopg"),
+        ("Tasks and an outbox under one worker", "psycopg"),
     ],
 )
 def test_it_works_on_postgres(title: str, driver: str, database: str, tmp_path: Path) -> None:

@@ -69,6 +69,22 @@ def insert_event(path: str, payload: str) -> None:
     connection.close()
 
 
+@proves("W7")
+@BOTH
+def test_without_a_commit_there_is_no_change(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
+    """Reads and transactions that are rolled back are none, and commits at once are one."""
+    changes, others = kit.changes(), kit.changes()
+    elsewhere(insert_event, f"{tmp_path}/shop.db", "1")
+    for iterator in (changes, others):
+        iterator.next(PATIENCE)
+        kit.stream("t").read()
+        with pytest.raises(ZeroDivisionError), kit.transaction() as tx:
+            kit.stream("t").publish(2, tx=tx)
+            raise ZeroDivisionError
+        with pytest.raises(eventkit.TimedOut):
+            iterator.next(0.3)
+
+
 @proves("W1")
 def test_a_plain_insert_by_another_process_wakes(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
     """A writer of the file in any language wakes subscribers, workers and listeners."""

@@ -80,6 +80,63 @@ def test_limits_of_queues_hold_for_all_workers(kit: EventKit, url: str) -> None:
     assert most == [2]
 
 
+@proves("J3", "Q23")
+@on_both
+def test_a_declared_limit_over_several_queues_holds_for_all_workers(kit: EventKit, url: str) -> None:
+    """The worker stores it when it starts; and it claims no more at once than its `max_claim`."""
+    app, running, most, claims = App(url), set[int](), [0], list[int]()
+    app.cluster_limit("gpu", 2, queues=["train", "infer"])
+
+    async def work(number: int) -> None:
+        running.add(number)
+        most[0] = max(most[0], len(running))
+        await asyncio.sleep(0.02)
+        running.discard(number)
+
+    train, infer = (app.task(name=name, queue=name)(work) for name in ("train", "infer"))
+    for number in range(12):
+        (train, infer)[number % 2].enqueue(number)
+    with working.working(app, concurrency=10, name="one"), working.working(app, concurrency=10, name="two"):
+        until(lambda: kit.queue("train").size() + kit.queue("infer").size() == 0)
+    assert most == [2]
+    app.task(name="note", queue="notes")(lambda: claims.append(kit.queue("notes").stats().running))
+    kit.queue("notes").enqueue_many([{"task": "note"}] * 9)
+    with working.working(app, queues="notes", max_claim=2, concurrency=10):
+        until(lambda: len(claims) == 9)
+    app.close()
+
+
+@proves("J5")
+@on_both
+def test_a_worker_ends_when_its_queues_are_empty(kit: EventKit, url: str) -> None:
+    """It also runs what its tasks enqueue, and waits for tasks of other workers; not for later and paused ones."""
+    app, runs = App(url), list[str]()
+
+    @app.task
+    def chain(left: int) -> None:
+        runs.append("chain")
+        if left:
+            chain.enqueue(left - 1)
+
+    @app.task(max_attempts=2, backoff=[0])
+    async def flaky() -> None:
+        runs.append("flaky")
+        raise ValueError("on purpose")
+
+    chain.enqueue(3)
+    flaky.enqueue()
+    later = chain.options(delay=3600).enqueue(0)
+    kit.queue("default").enqueue({"task": "chain", "args": {"left": 0}}, priority=9)
+    [elsewhere] = kit.queue("default").claim("dead worker", lease=1)
+    kit.queue("paused").enqueue({"task": "chain", "args": {"left": 0}})
+    kit.queue("paused").pause()
+    assert app.worker(queues=["default", "paused"], until_empty=True, lease=5).run() == 0
+    assert sorted(runs) == ["chain"] * 5 + ["flaky"] * 2
+    assert kit.queue("default").get(elsewhere.id) is None
+    assert (later.status(), kit.queue("paused").size()) == ("scheduled", 1)
+    app.close()
+
+
 @proves("J1")
 def test_a_task_that_expired_while_it_waited_is_not_run(kit: EventKit, url: str) -> None:
     app, runs = App(url), list[str]()
@@ -320,7 +377,7 @@ def test_a_function_that_ignores_its_time_limit_keeps_its_slot(kit: EventKit, ur
         until(lambda: state(kit, limited) == "scheduled")
         info = queue.get(limited)
         assert info is not None
-        assert (info.error, info.attempt) == ("timed out after 0.1 s", 1)
+        assert (info.error, info.code, info.attempt) == ("timed out after 0.1 s", "TIMEOUT", 1)
         until(lambda: worker.metrics.stuck.of().value == 1)
         assert ready.exists()
         cancelled = queue.enqueue({"task": "stubborn"}).id

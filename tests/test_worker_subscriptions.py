@@ -1,5 +1,6 @@
 """Subscribers and listeners that a worker runs: J4."""
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -11,7 +12,7 @@ import working
 from databases import on_both
 from working import until
 
-from eventkit import App, Event, EventKit, Notification, Permanent
+from eventkit import App, Event, EventKit, Message, Notification, Permanent
 from eventkit.conformance import proves
 
 url, kit = databases.url, databases.kit
@@ -145,3 +146,76 @@ def test_listeners_hear_their_channels(kit: EventKit, url: str) -> None:
         kit.channel("typed").notify("no order")
         kit.channel("typed").notify({"id": 7})
         until(lambda: Order(7) in heard)
+
+
+@proves("J4", "O1")
+@on_both
+def test_a_worker_delivers_outboxes_beside_its_tasks(kit: EventKit, url: str) -> None:
+    """They are claimed, retried and counted like tasks; the worker's row and the overview show their queues."""
+    app, delivered = App(url), list[Any]()
+
+    @app.outbox("webhooks", ordered=True)
+    def deliver(message: Message[Order]) -> None:
+        if message.payload.id == 1 and message.attempt < 3:
+            raise ConnectionError
+        delivered.append((message.payload.id, message.key))
+
+    @app.outbox("mails")
+    async def mail(message: Message[Any]) -> None:
+        delivered.append(message.payload)
+        if message.payload == "lost":
+            raise Permanent("no such address")
+
+    @app.task
+    def invoice(number: int) -> int:
+        kit.outbox("webhooks").add({"id": number}, key="ann")
+        return number
+
+    webhooks = kit.outbox("webhooks")
+    webhooks.queue.configure(retry=[0])
+    with kit.transaction() as tx:
+        webhooks.add({"id": 1}, key="ann", tx=tx)
+        webhooks.add({"id": 2}, key="ann", tx=tx)
+        handle = app.kit.queue("default").enqueue({"task": "invoice", "args": {"number": 3}}, tx=tx)
+    kit.outbox("mails").add("lost")
+    with working.working(app, name="w") as worker:
+        assert kit.results.wait(handle.id, 30) == 3
+        until(lambda: delivered[-1] == (3, "ann"))
+        until(lambda: kit.overview().queues["outbox:mails"].dead == 1)
+        assert [row.queues for row in kit.workers()] == [["default", "outbox:mails", "outbox:webhooks"]]
+        count = worker.metrics.ended.of
+        until(lambda: count("outbox:webhooks", "deliver", "succeeded").value == 3)
+        assert count("outbox:webhooks", "deliver", "retried").value == 2
+        assert count("outbox:mails", "mail", "dead").value == 1
+    assert [item for item in delivered if item != "lost"] == [(1, "ann"), (2, "ann"), (3, "ann")]
+    assert kit.overview().queues["outbox:webhooks"].dead == 0
+    app.close()
+
+
+@proves("J5", "O1")
+@pytest.mark.parametrize("blocking", [False, True])
+@on_both
+def test_a_delivery_ends_before_its_worker(kit: EventKit, url: str, blocking: bool) -> None:
+    """A stopped worker lets it end, and returns the other messages; one for other queues delivers none."""
+    app, begun, done = App(url), threading.Event(), list[Any]()
+
+    def deliver(message: Message[int]) -> None:
+        begun.set()
+        time.sleep(0.5)
+        done.append(message.payload)
+
+    async def deliver_async(message: Message[int]) -> None:
+        begun.set()
+        await asyncio.sleep(0.5)
+        done.append(message.payload)
+
+    app.outbox("mails")(deliver if blocking else deliver_async)
+    for number in (1, 2):
+        kit.outbox("mails").add(number)
+    with working.working(app):
+        assert begun.wait(30)
+    assert done == [1]
+    assert [(task.payload, task.state, task.attempt) for task in kit.queue("outbox:mails").tasks()] == [(2, "ready", 0)]
+    with working.working(app, queues=["default"]):
+        time.sleep(0.3)
+    assert kit.queue("outbox:mails").stats().ready == 1

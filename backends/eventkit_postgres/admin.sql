@@ -156,3 +156,11 @@ ORDER BY name
 -- part: api_key
     k.id, k.name, k.scopes, k.rate, k.burst, k.quota, eventkit_ms(k.created_at), eventkit_ms(k.expires_at),
     eventkit_ms(k.revoked_at)
+
+-- A snapshot changes when a transaction of the server ends that has written something.  Asking for one takes no lock and
+-- writes nothing, so it costs committing transactions nothing.
+-- name: ReadCommits
+SELECT pg_current_snapshot()::text
+
+-- name: CommitsAhead
+SELECT pg_current_snapshot()::text <> :seen, eventkit_ms(:now) + 100, eventkit_ms(:now)

@@ -36,7 +36,7 @@ added AS (
     ) AS task
     WHERE NOT EXISTS (
         SELECT FROM eventkit_queue
-        WHERE max_size IS NOT NULL AND name = ANY (:tasks.0::text[])
+        WHERE (:bounded OR strict_keys) AND name = ANY (:tasks.0::text[])
     )
     RETURNING queue, priority, state, run_at
 ),

@@ -33,3 +33,12 @@ WHERE
     channel = :channel
     AND id <= greatest(:notifications_too_old, :notifications_too_many)
     AND id <= (SELECT eventkit_settled('notification', ARRAY[:channel]))
+
+-- part: channel_head
+coalesce(
+    (
+        SELECT max(n.id) FROM eventkit_notification AS n
+        WHERE n.channel = c.name AND n.id <= (SELECT eventkit_settled('notification', ARRAY[c.name]))
+    ),
+    0
+)

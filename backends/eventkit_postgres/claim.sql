@@ -1,7 +1,7 @@
 -- Claiming tasks.  Claims skip rows that other transactions have locked, so none waits for another.
 
 -- step: ReadGate
-SELECT paused, lease, max_attempts, rate, burst, tokens, refilled_at, max_running, running, due, now
+SELECT paused, lease, max_attempts, rate, burst, tokens, refilled_at, max_running, running, room, due, now
 FROM eventkit_gate(:queue)
 
 -- name: Promote
@@ -30,10 +30,18 @@ SELECT
     CASE WHEN q.max_running IS NOT NULL THEN (
         SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now
     ) END,
+    eventkit_cluster_room(:queue, :now),
     coalesce(due, false),
     eventkit_ms(now),
     coalesce(free, false),
-    eventkit_ms(least(CASE WHEN wake_at <= now THEN later ELSE wake_at END, CASE WHEN NOT free THEN later END))
+    eventkit_ms(least(CASE WHEN wake_at <= now THEN later ELSE wake_at END, CASE WHEN NOT free THEN later END)),
+    (
+        SELECT eventkit_ms(min(
+            (SELECT min(t.wake_at) FROM eventkit_task AS t WHERE t.queue = o.queue AND t.state = 'leased' AND t.wake_at > :now)
+        ))
+        FROM eventkit_cluster_limit AS l JOIN eventkit_cluster_limit AS o ON o.name = l.name
+        WHERE l.queue = :queue
+    )
 FROM
     (
         SELECT :now AS now, min(wake_at) AS wake_at, :now + interval '20 ms' AS later

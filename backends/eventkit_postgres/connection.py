@@ -115,8 +115,7 @@ class _Connection:
                 try:
                     return (yield from self._execute_on(driver, operation))
                 finally:
-                    self._in_use.remove(driver)
-                    yield self._pool.putconn(driver)
+                    yield self._give_back(driver)
             except psycopg.Error as error:
                 known = translated(error, self._address, writing=operation.writes)
                 again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)

@@ -102,17 +102,8 @@ class Schema(database.Schema):
         self.functions_hash = functions_hash()
 
     def tables(self, revision: str) -> list[str]:
-        """Return the statements that create the tables of a revision."""
+        """Return the statements that create or change the tables of a revision."""
         return _statements(f"schema_{revision}.sql")
-
-    def dropped(self, revision: str) -> list[str]:
-        """Return the statements that drop the tables of a revision."""
-        made = re.findall(r"^CREATE (?:UNLOGGED )?(VIEW|TABLE|SEQUENCE) (\w+)", "\n".join(self.tables(revision)), re.M)
-        return [
-            f"DROP {kind} {', '.join(names)}"
-            for kind in ("VIEW", "TABLE", "SEQUENCE")
-            if (names := [name for made_kind, name in made if made_kind == kind])
-        ]
 
     def functions(self, replace: bool = False) -> list[str]:
         """Return the statements that create the functions, or replace those of another version."""

@@ -5,6 +5,9 @@
 -- name: Enqueue
 SELECT eventkit_add(:queue, :payload::json, :headers::json, :priority::integer, :max_attempts::bigint)
 
+-- part: bounded
+(max_size IS NOT NULL OR max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL)
+
 -- name: EnqueuePlain
 WITH
 woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
@@ -16,7 +19,7 @@ opened AS (
 INSERT INTO eventkit_task (queue, payload)
 SELECT :queue, payload::json
 FROM woken, unnest(:payloads::text[]) AS payload
-WHERE NOT EXISTS (SELECT FROM eventkit_queue WHERE name = :queue AND max_size IS NOT NULL)
+WHERE NOT EXISTS (SELECT FROM eventkit_queue WHERE name = :queue AND :bounded)
 RETURNING id
 
 -- part: insert_tasks
@@ -76,16 +79,24 @@ FROM added
 
 -- For keys that were just refused: a reservation counts even if it has ended since.
 -- step: FindKeys
-SELECT key, task_id
-FROM eventkit_key
-WHERE queue = :queue AND key = ANY (:keys::text[])
+SELECT k.key, k.task_id, CASE WHEN q.strict_keys THEN coalesce(t.payload, k.payload)::text END
+FROM
+    eventkit_key AS k
+    LEFT JOIN eventkit_queue AS q ON q.name = k.queue
+    LEFT JOIN eventkit_task AS t ON t.id = k.task_id AND t.queue = k.queue
+WHERE k.queue = :queue AND k.key = ANY (:keys::text[])
 
 -- step: ReadRoom
-SELECT max_size, size
+SELECT max_size, size, max_bytes, rate, burst, tokens, refilled_at, now
 FROM eventkit_room(:queue)
 
+-- step: SpendEnqueueTokens
+UPDATE eventkit_queue
+SET enqueue_tokens = :tokens, enqueue_refilled_at = eventkit_moment(:refilled_at)
+WHERE name = :queue
+
 -- name: RoomAhead
-SELECT NOT EXISTS (
-    SELECT 1 FROM eventkit_queue
-    WHERE name = :queue AND max_size IS NOT NULL AND max_size < :count + eventkit_size(:queue)
-)
+SELECT
+    CASE WHEN max_size IS NOT NULL THEN max_size >= :count + eventkit_size(:queue) ELSE true END,
+    enqueue_rate, enqueue_burst, enqueue_tokens, eventkit_ms(enqueue_refilled_at), eventkit_ms(:now)
+FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = :queue

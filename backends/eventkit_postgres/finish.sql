@@ -18,6 +18,7 @@ WHERE
         SELECT 1 FROM eventkit_queue
         WHERE name = queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
     )
+    AND NOT EXISTS (SELECT 1 FROM eventkit_cluster_limit AS l WHERE l.queue = eventkit_task.queue)
 RETURNING id
 
 -- name: AckMany
@@ -30,6 +31,7 @@ WHERE
         SELECT 1 FROM eventkit_queue
         WHERE name = t.queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
     )
+    AND NOT EXISTS (SELECT 1 FROM eventkit_cluster_limit AS l WHERE l.queue = t.queue)
 RETURNING t.id
 
 -- name: Finish
@@ -42,13 +44,13 @@ SELECT eventkit_remove(:ids::bigint[])
 SELECT eventkit_forget_keys(:limit)
 
 -- name: Fail
-SELECT 1 WHERE eventkit_mark_dead(:id, :token, :reason, :error)
+SELECT 1 WHERE eventkit_mark_dead(:id, :token, :reason, :error, :code)
 
 -- name: SettleDead
 SELECT eventkit_settle_dead(:queue, :ids::bigint[], :keys::text[])
 
 -- name: Retry
-SELECT 1 WHERE eventkit_retry_held(:id, :token, :delay, :error)
+SELECT 1 WHERE eventkit_retry_held(:id, :token, :delay, :error, :code)
 
 -- name: Release
 WITH released AS (

@@ -27,3 +27,24 @@ WHERE
     r.counted_at > clock_timestamp() + interval '1 s'
     OR least(:burst, r.amount + greatest(0, date_part('epoch', :now - r.counted_at)) * :rate) > 0.999999
 RETURNING 1
+
+-- Limits over several queues.  A change wakes the workers of all of them.
+
+-- step: SaveClusterLimit
+INSERT INTO eventkit_cluster_limit (name, queue, max_running)
+SELECT :name, queue, :max_running FROM unnest(:queues::text[]) AS queue ORDER BY queue
+ON CONFLICT (name, queue) DO UPDATE
+SET max_running = excluded.max_running
+RETURNING eventkit_wake('task', queue)
+
+-- step: TrimClusterLimit
+DELETE FROM eventkit_cluster_limit WHERE name = :name AND queue <> ALL (:queues::text[])
+RETURNING eventkit_wake('task', queue)
+
+-- name: ListClusterLimits
+SELECT l.name, max(l.max_running), json_agg(l.queue ORDER BY l.queue)::text, sum(
+    (SELECT count(*) FROM eventkit_task AS t WHERE t.queue = l.queue AND t.state = 'leased' AND t.wake_at > :now)
+)::bigint
+FROM eventkit_cluster_limit AS l
+GROUP BY l.name
+ORDER BY l.name

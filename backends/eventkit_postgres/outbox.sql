@@ -6,14 +6,29 @@
 -- name: AddMessage
 WITH
 woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
-opened AS (
-    INSERT INTO eventkit_low_water (queue, priority)
-    SELECT :queue, 0
-    WHERE NOT EXISTS (SELECT FROM eventkit_low_water WHERE queue = :queue AND priority = 0)
+added AS (
+    INSERT INTO eventkit_task (
+        queue, payload, headers, priority, lane, state, run_at, wake_at, expires_at, enqueued_at
+    )
+    SELECT
+        :queue, :payload::json, :headers::json, :priority::integer, :key::text,
+        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+        due,
+        eventkit_wakes_at(due, expires, now),
+        expires,
+        now
+    FROM (
+        SELECT
+            coalesce(now + :delay::bigint * interval '1 ms', eventkit_moment(:run_at::bigint), now) AS due,
+            coalesce(
+                now + :expires_in::bigint * interval '1 ms', eventkit_moment(:expires_at::bigint)
+            ) AS expires,
+            now
+        FROM woken, (SELECT :now AS now) AS clock
+    ) AS message
+    RETURNING queue, priority, state, run_at
 )
-INSERT INTO eventkit_task (queue, payload, headers, lane)
-SELECT :queue, :payload::json, :headers::json, :key::text
-FROM woken
+:lower_marks
 
 -- The last column shows whether this transaction has the lane to itself until it ends.  Another one may have changed
 -- the lane just before, which only a later snapshot shows; so the next statement finds the first task.

@@ -5,7 +5,7 @@
 -- part: info
     id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, code, result::text
 
 -- name: FindTokens
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id = ANY (:ids::bigint[])
@@ -60,14 +60,16 @@ RETURNING lane, eventkit_wake('task', queue)
 -- that has locked the task changes its key, so the tasks are locked first.
 -- step: ReserveKeysOfState
 WITH held AS MATERIALIZED (
-    SELECT queue, key, id, enqueued_at FROM eventkit_task
+    SELECT queue, key, id, enqueued_at, payload FROM eventkit_task
     WHERE
         queue = :queue AND state = :state AND state <> 'done'
         AND (:older_than::bigint IS NULL OR finished_at <= :now - :older_than::bigint * interval '1 ms')
     FOR UPDATE SKIP LOCKED
 )
 UPDATE eventkit_key AS k
-SET reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms'
+SET
+    reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms',
+    payload = CASE WHEN q.strict_keys THEN t.payload END
 FROM held AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 WHERE
     k.queue = t.queue AND k.key = t.key AND k.task_id = t.id
@@ -85,7 +87,7 @@ alive AS (
     UPDATE eventkit_task
     SET
         state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
-        worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, lapsed = false
+        worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, code = NULL, lapsed = false
     WHERE id = ANY (ARRAY(SELECT id FROM dead))
     RETURNING queue, priority
 ),
@@ -111,11 +113,12 @@ INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO UPDATE S
 
 -- step: WriteSettings
 INSERT INTO eventkit_queue AS q (
-    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history,
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst
 )
 VALUES (
     :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
-    :dead_letter_to, :history
+    :dead_letter_to, :history, :max_bytes, :strict_keys::boolean, :enqueue_rate, :enqueue_burst
 )
 ON CONFLICT (name) DO UPDATE
 SET
@@ -123,8 +126,14 @@ SET
     max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
     max_running = excluded.max_running, keep_done = excluded.keep_done, keep_dead = excluded.keep_dead,
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
+    max_bytes = excluded.max_bytes, strict_keys = excluded.strict_keys,
+    enqueue_rate = excluded.enqueue_rate, enqueue_burst = excluded.enqueue_burst,
     tokens = CASE
         WHEN q.rate IS NOT DISTINCT FROM excluded.rate AND q.burst IS NOT DISTINCT FROM excluded.burst THEN q.tokens
+    END,
+    enqueue_tokens = CASE
+        WHEN (q.enqueue_rate, q.enqueue_burst) IS NOT DISTINCT FROM (excluded.enqueue_rate, excluded.enqueue_burst)
+        THEN q.enqueue_tokens
     END
 RETURNING eventkit_wake('task', name)
 
@@ -146,7 +155,7 @@ WITH waiting AS MATERIALIZED (
     FOR UPDATE
 )
 UPDATE eventkit_task
-SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
+SET state = 'dead', reason = 'exhausted', code = coalesce(code, 'EXHAUSTED'), finished_at = :now, wake_at = NULL
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 RETURNING id, lane
 

@@ -4,14 +4,16 @@
 SELECT eventkit_store_result(:id, :value::json, :ttl)
 
 -- name: SaveTaskResult
-SELECT eventkit_save_task_result(:id, :value::json, :queue)
+SELECT eventkit_save_task_result(:id, :value::json, :queue, :ttl)
 
 -- step: SaveTaskResults
 INSERT INTO eventkit_result (id, value, expires_at)
 SELECT
     id::text, value::json,
-    :now + greatest(3600000, (SELECT keep_done FROM eventkit_queue WHERE name = r.queue)) * interval '1 ms'
-FROM unnest(:results.0::bigint[], :results.1::text[], :results.2::text[]) AS r (id, value, queue)
+    :now + coalesce(ttl, greatest(3600000, (SELECT keep_done FROM eventkit_queue WHERE name = r.queue))) * interval '1 ms'
+FROM
+    unnest(:results.0::bigint[], :results.1::text[], :results.2::text[], :results.3::bigint[])
+    AS r (id, value, queue, ttl)
 ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 RETURNING eventkit_wake('result', id)
@@ -20,7 +22,7 @@ RETURNING eventkit_wake('result', id)
 SELECT value::text FROM eventkit_result WHERE id = :id AND expires_at > :now
 
 -- name: AwaitResult
-SELECT r.value::text, t.queue, t.stored_state = 'dead', t.reason, t.error
+SELECT r.value::text, t.queue, t.stored_state = 'dead', t.reason, t.error, t.code
 FROM
     (SELECT) AS one
     LEFT JOIN eventkit_result AS r ON r.id = :id AND r.expires_at > :now

@@ -160,7 +160,7 @@ def fetch(driver: Connection[Any], known: Statements, step: Operation[Any]) -> R
     """Execute the statement of *step*, and return its rows."""
     statement, kept = known[step.heading], driver.cursors if isinstance(driver, Kept) else {}
     cursor = kept.pop(step.heading, None) or RawCursor(driver, row_factory=tuple_row)
-    cursor.execute(_encoded(statement.sql), parameters(statement, step) if statement.bulk else statement.values(step))
+    cursor.execute(_encoded(statement.sql), parameters(statement, step))
     if cursor.pgresult is None:
         with driver.pipeline():
             pass  # The caller has a pipeline open; leaving the inner one fetches the results.
@@ -174,8 +174,7 @@ async def fetch_async(driver: AsyncConnection[Any], known: Statements, step: Ope
     """Do the same as `fetch`, awaited."""
     statement, kept = known[step.heading], driver.cursors if isinstance(driver, AsyncKept) else {}
     cursor = kept.pop(step.heading, None) or AsyncRawCursor(driver, row_factory=tuple_row)
-    arguments = parameters(statement, step) if statement.bulk else statement.values(step)
-    await cursor.execute(_encoded(statement.sql), arguments)
+    await cursor.execute(_encoded(statement.sql), parameters(statement, step))
     if cursor.pgresult is None:
         async with driver.pipeline():
             pass  # The caller has a pipeline open; leaving the inner one fetches the results.

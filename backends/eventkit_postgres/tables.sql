@@ -5,21 +5,21 @@
 WITH added AS (
     INSERT INTO eventkit_task (
         id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, code, result, lapsed
     )
     SELECT
         id, queue, state, priority, eventkit_moment(run_at), eventkit_moment(wake_at), eventkit_moment(expires_at),
         attempt, max_attempts, token, key, lane, payload::json, headers::json, eventkit_moment(enqueued_at), worker,
-        eventkit_moment(claimed_at), eventkit_moment(finished_at), reason, error, result::json, lapsed::boolean
+        eventkit_moment(claimed_at), eventkit_moment(finished_at), reason, error, code, result::json, lapsed::boolean
     FROM unnest(
         :rows.0::bigint[], :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[],
         :rows.5::bigint[], :rows.6::bigint[], :rows.7::bigint[], :rows.8::bigint[], :rows.9::bigint[],
         :rows.10::text[], :rows.11::text[], :rows.12::text[], :rows.13::text[], :rows.14::bigint[],
         :rows.15::text[], :rows.16::bigint[], :rows.17::bigint[], :rows.18::text[], :rows.19::text[],
-        :rows.20::text[], :rows.21::integer[]
+        :rows.20::text[], :rows.21::text[], :rows.22::integer[]
     ) AS r (
         id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, code, result, lapsed
     )
     ON CONFLICT DO NOTHING
     RETURNING queue, priority, state
@@ -36,7 +36,7 @@ WHERE
 
 -- The key of an existing task is copied with the task.
 -- step: ExportKey
-SELECT queue, key, task_id, eventkit_ms(reserved_until)
+SELECT queue, key, task_id, eventkit_ms(reserved_until), payload::text
 FROM eventkit_key
 WHERE (queue COLLATE "C", key COLLATE "C") > (:queue, :key) AND reserved_until < 'infinity'
 ORDER BY queue COLLATE "C", key COLLATE "C"
@@ -68,7 +68,9 @@ WITH lowered AS (
         look_at = look_at - :milliseconds::bigint * interval '1 ms'
 )
 UPDATE eventkit_queue
-SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
+SET
+    refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms',
+    enqueue_refilled_at = enqueue_refilled_at - :milliseconds::bigint * interval '1 ms'
 RETURNING eventkit_wake('task', name)
 
 -- Housekeeping.

@@ -21,7 +21,7 @@ from .address import Address, parse
 from .admin import backup, compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
-from .ddl import schema
+from .ddl import functions_hash, schema
 from .file import reserved
 from .library import OLDEST, Error, open_connection, translate, use_wal
 from .statements import fetch
@@ -31,6 +31,9 @@ __all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_asy
 
 capabilities: frozenset[str] = frozenset()
 """The optional capabilities of this backend; it lacks ``concurrent_writers``."""
+
+_HAS_FUNCTIONS = "SELECT 1 FROM sqlite_master WHERE name = 'eventkit_functions' AND instr(sql, ?)"
+"""Finds the views of plain SQL by their hash, also in a database that has none."""
 
 
 def connect(url: str, *, create: bool = True, incomplete: bool = False) -> Connection:
@@ -98,6 +101,11 @@ def _version(address: Address, incomplete: bool) -> str | None:
                 condition = ReadCondition().decode(fetch(connection, ReadCondition()))
                 if condition.schema_hash != eventkit_migrations.schema_hash("sqlite"):
                     raise NotMigrated(f"{path} {eventkit_migrations.UNRELEASED}")
+                if not connection.execute(_HAS_FUNCTIONS, (functions_hash(),)).fetchall():
+                    raise NotMigrated(
+                        f"{path} has the views of plain SQL of another version of eventkit: "
+                        f"run python -m eventkit_migrations upgrade {address.url}"
+                    )
                 if condition.incomplete is not None and not incomplete:
                     raise Unavailable(f"{path}: {condition.incomplete}")
             return version

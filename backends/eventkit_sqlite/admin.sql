@@ -148,3 +148,10 @@ ORDER BY name
 
 -- part: api_key
     k.id, k.name, k.scopes, k.rate, k.burst, k.quota, k.created_at, k.expires_at, k.revoked_at
+
+-- The watcher of the file counts the commits that it notices.
+-- name: ReadCommits
+SELECT eventkit_commits()
+
+-- name: CommitsAhead
+SELECT eventkit_commits() <> :seen

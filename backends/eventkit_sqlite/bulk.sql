@@ -20,7 +20,7 @@ FROM (
 )
 WHERE NOT EXISTS (
     SELECT 1 FROM eventkit_queue
-    WHERE max_size IS NOT NULL AND name IN (SELECT value ->> 0 FROM json_each(:tasks))
+    WHERE (:bounded OR strict_keys) AND name IN (SELECT value ->> 0 FROM json_each(:tasks))
 )
 ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
 RETURNING 1

@@ -44,3 +44,6 @@ FROM eventkit_notification
 WHERE
     channel = :channel
     AND id <= max(:notifications_too_old, :notifications_too_many)
+
+-- part: channel_head
+coalesce((SELECT max(n.id) FROM eventkit_notification AS n WHERE n.channel = c.name), 0)

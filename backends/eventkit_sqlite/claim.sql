@@ -7,7 +7,14 @@
     q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
     CASE WHEN q.max_running IS NOT NULL THEN (
         SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
-    ) END
+    ) END,
+    (
+        SELECT min(l.max_running - (
+            SELECT count(*) FROM eventkit_cluster_limit AS o CROSS JOIN eventkit_task AS t
+            WHERE o.name = l.name AND t.queue = o.queue AND t.state = 'leased' AND t.wake_at > now
+        ))
+        FROM eventkit_cluster_limit AS l WHERE l.queue = :queue
+    )
 
 -- `due` reads the wake index once for each state in which a task can become due.
 -- step: ReadGate
@@ -29,6 +36,11 @@ SET
         WHEN now.stored_state = 'leased'
         THEN 'the lease of worker ' || eventkit_task.worker || ' ran out in attempt ' || eventkit_task.attempt
         ELSE eventkit_task.error
+    END,
+    code = CASE
+        WHEN expired AND now.state = 'dead' THEN 'EXPIRED'
+        WHEN now.stored_state = 'leased' THEN 'LEASE_LOST'
+        ELSE code
     END,
     finished_at = CASE WHEN now.state = 'dead' THEN :now END,
     wake_at = CASE WHEN now.state = 'ready' THEN eventkit_task.expires_at END,
@@ -58,6 +70,8 @@ WHERE id IN (
         WHEN EXISTS (
             SELECT 1 FROM eventkit_queue
             WHERE name = :queue AND (paused OR rate IS NOT NULL OR max_running IS NOT NULL)
+        ) OR EXISTS (
+            SELECT 1 FROM eventkit_cluster_limit WHERE queue = :queue
         ) OR EXISTS (
             SELECT 1 FROM eventkit_task
             WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
@@ -100,7 +114,14 @@ SELECT
     coalesce(wake_at <= now, 0),
     now,
     EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready'),
-    wake_at
+    wake_at,
+    (
+        SELECT min(t.wake_at)
+        FROM
+            eventkit_cluster_limit AS l JOIN eventkit_cluster_limit AS o ON o.name = l.name
+            CROSS JOIN eventkit_task AS t
+        WHERE l.queue = :queue AND t.queue = o.queue AND t.state = 'leased' AND t.wake_at > now
+    )
 FROM (
     SELECT :now AS now, min(wake_at) AS wake_at
     FROM (

@@ -42,6 +42,11 @@ class BaseConnection:
         self._process = os.getpid()
         self._closed = False
 
+    def _committed(self) -> None:
+        """Let the watcher poll at once after a commit of this process, if there are waiters."""
+        if self._file.watcher.waiters:
+            self._file.watcher.committed()
+
     def forked(self) -> None:
         """Refuse further calls in a forked child, and leave the resources of the parent alone."""
         self._closed = self.closing = True
@@ -89,7 +94,7 @@ class Connection(BaseConnection):
             raise
         super().__init__(address, file, driver)
         self._group_commit = GroupCommit(self._writer)
-        self._readers = Spares(lambda: _opened(address, file, address.busy_timeout))
+        self._readers = Spares(lambda: _opened(address, file, address.busy_timeout, file.watcher.count_commits))
         self._reading = threading.Semaphore(_READERS)
         self._transactions = Spares(lambda: Writer(address, file, _opened(address, file, 0)))
         self._release = partial(_release, file, self._writer, self._readers, self._transactions)
@@ -107,8 +112,7 @@ class Connection(BaseConnection):
                 raise
         if operation.writes:
             answer: T = self._group_commit.run(operation)
-            if self._file.watcher.waiters:
-                self._file.watcher.committed()
+            self._committed()
             return answer
         return self._read(operation)
 
@@ -147,8 +151,7 @@ class Connection(BaseConnection):
             writer.end(commit=True)
         finally:
             self._transactions.give_back(writer)
-        if self._file.watcher.waiters:
-            self._file.watcher.committed()
+        self._committed()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""
@@ -188,9 +191,13 @@ def read(driver: Driver, operation: Operation[T]) -> T:
         driver.execute("COMMIT")
 
 
-def _opened(address: Address, file: File, busy_timeout: float) -> Driver:
+def _opened(
+    address: Address, file: File, busy_timeout: float, prepare: Callable[[Driver], object] = lambda driver: None
+) -> Driver:
     try:
-        return open_connection(address.library, address.path, address.synchronous, busy_timeout)
+        driver = open_connection(address.library, address.path, address.synchronous, busy_timeout)
+        prepare(driver)
+        return driver
     except Error as error:
         raise file.explain(error) from error
 

@@ -52,6 +52,7 @@ class AsyncConnection(BaseConnection):
             writer = await open_worker(address, 0)
             reader = await open_worker(address, address.busy_timeout)
             await writer.async_run(file.opened, connection_of(writer))
+            await reader.async_run(file.watcher.count_commits, connection_of(reader))
         except BaseException as error:
             file.release()
             if isinstance(error, Error):
@@ -124,8 +125,7 @@ class AsyncConnection(BaseConnection):
                 await worker.aclose()
             else:
                 self._spares.append((worker, writer))
-        if self._file.watcher.waiters:
-            self._file.watcher.committed()
+        self._committed()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""
@@ -205,8 +205,7 @@ class AsyncConnection(BaseConnection):
                 except Exception as error:
                     job.finish(error=error)
             self._loop.call_soon_threadsafe(self._deliver, [job for job in batch if job.done])
-            if self._file.watcher.waiters:
-                self._file.watcher.committed()
+            self._committed()
             with self._mutex:
                 self._queue[:0] = [job for job in batch if not job.done]
 

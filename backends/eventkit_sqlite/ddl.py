@@ -1,18 +1,29 @@
-"""The definitions of the tables, and the connections that change them."""
+"""The definitions of the tables, and the connections that change them.
+
+The views of plain SQL, in `functions`, are what the functions are on Postgres: no part of a revision, and replaced by
+any migration.  A trigger on such a view takes the steps of an operation, with the statements of the operation:
+``:Lease`` stands for the statement of that heading, and each of its parameters for the column of the same name in the
+row that is inserted into the view.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from eventkit_migrations import database
 
 from eventkit.errors import Busy
+from eventkit.statements import in_files
 
 from . import address, library
+from .statements import NOW
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -25,15 +36,31 @@ class Schema(database.Schema):
     """The tables of one file, for migrations; see `eventkit_migrations.database.Schema`."""
 
     scheme = dialect = "sqlite"
+    functions_in = ("eventkit_functions", "hash")
 
     def __init__(self, url: str | None = None) -> None:
         self._url = url or ""
+        self.functions_hash = functions_hash()
 
     def tables(self, revision: str) -> list[str]:
-        """Return the statements that create the tables of a revision."""
+        """Return the statements that create or change the tables of a revision."""
         # SQLite stores the text of a definition unchanged, and shows it in .schema.
         parts = files("eventkit_sqlite").joinpath(f"schema_{revision}.sql").read_text("utf-8").strip().split("\n\n")
         return [part for part in parts if not part.startswith("--")]
+
+    def functions(self, replace: bool = False) -> list[str]:
+        """Return the statements that create the views of plain SQL, or replace those of another version."""
+        made = [*_functions(), f"CREATE VIEW eventkit_functions AS SELECT '{functions_hash()}' AS hash"]
+        return [*self.functions_dropped(), *made] if replace else made
+
+    def functions_dropped(self) -> list[str]:
+        """Return the statements that drop the views, and with them their triggers."""
+        names = re.findall(r"^CREATE VIEW (\w+)", "\n".join(_functions()), re.MULTILINE)
+        return [f"DROP VIEW IF EXISTS {name}" for name in ("eventkit_functions", *names)]
+
+    def around_functions(self, statements: list[str]) -> list[str]:
+        """Return *statements* without the views meanwhile: SQLite refuses a change that a trigger does not fit."""
+        return [*self.functions_dropped(), *statements, *self.functions()]
 
     def exists(self) -> bool:
         """Return whether the database exists, without creating it."""
@@ -86,6 +113,24 @@ class Schema(database.Schema):
         engine = create_engine(place, poolclass=NullPool, connect_args=own_begin)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(f"BEGIN {begin}"))
         return engine
+
+
+@cache
+def functions_hash() -> str:
+    """Return the hash of the views of plain SQL, which `connect` compares with that of the database."""
+    return sha256("\n".join(" ".join(statement.split()) for statement in _functions()).encode()).hexdigest()
+
+
+@cache
+def _functions() -> list[str]:
+    # A trigger returns no rows.
+    steps = {heading: text.partition("\nRETURNING")[0] for _, heading, text in in_files("eventkit_sqlite")}
+    folder = files("eventkit_sqlite").joinpath("functions")
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    texts = [re.sub(r"^--.*\n", "", folder.joinpath(name).read_text("utf-8"), flags=re.MULTILINE) for name in names]
+    whole = re.sub(r":([A-Z]\w+)", lambda found: steps[found[1]], "\n\n".join(texts))
+    bound = re.sub(r":([a-z]\w*)", lambda found: NOW if found[1] == "now" else f'NEW."{found[1]}"', whole)
+    return [statement.strip() for statement in re.split(r"\n{2,}", bound) if statement.strip()]
 
 
 def schema(url: str | None = None, name: str = "") -> Schema:

@@ -5,13 +5,18 @@
     (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
     + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
 
--- The statement reads the bound itself, and counts only where there is one.
+-- part: bounded
+(max_size IS NOT NULL OR max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL)
+
+-- The statement reads the bound itself, and counts only where there is one.  A queue with other limits takes the longer way.
 -- name: Enqueue
 INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
 SELECT :queue, :payload, :headers, :priority, :max_attempts
 WHERE NOT EXISTS (
     SELECT 1 FROM eventkit_queue
-    WHERE name = :queue AND max_size IS NOT NULL AND max_size <= (:size)
+    WHERE
+        name = :queue AND :bounded
+        AND (max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL OR max_size <= (:size))
 )
 RETURNING id
 
@@ -19,7 +24,7 @@ RETURNING id
 INSERT INTO eventkit_task (queue, payload)
 SELECT :queue, value
 FROM json_each(:payloads)
-WHERE NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue AND max_size IS NOT NULL)
+WHERE NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue AND :bounded)
 RETURNING id
 
 -- part: insert_tasks
@@ -51,23 +56,30 @@ RETURNING id, key
 
 -- For keys that were just refused: a reservation counts even if it has ended since.
 -- step: FindKeys
-SELECT key, id
-FROM eventkit_task
-WHERE queue = :queue AND state <> 'done' AND key IN (SELECT value FROM json_each(:keys))
+SELECT t.key, t.id, CASE WHEN q.strict_keys THEN CAST(t.payload AS BLOB) END
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE t.queue = :queue AND t.state <> 'done' AND t.key IN (SELECT value FROM json_each(:keys))
 UNION ALL
-SELECT k.key, k.task_id
-FROM eventkit_key AS k
+SELECT k.key, k.task_id, CASE WHEN q.strict_keys THEN CAST(k.payload AS BLOB) END
+FROM eventkit_key AS k LEFT JOIN eventkit_queue AS q ON q.name = k.queue
 WHERE
     k.queue = :queue AND k.key IN (SELECT value FROM json_each(:keys))
     AND NOT EXISTS (SELECT 1 FROM eventkit_task AS t WHERE t.queue = k.queue AND t.key = k.key AND t.state <> 'done')
 
 -- step: ReadRoom
-SELECT max_size, :size
+SELECT
+    max_size, CASE WHEN max_size IS NOT NULL THEN (:size) END, max_bytes,
+    enqueue_rate, enqueue_burst, enqueue_tokens, enqueue_refilled_at, :now
 FROM eventkit_queue
-WHERE name = :queue AND max_size IS NOT NULL
+WHERE name = :queue AND :bounded
+
+-- step: SpendEnqueueTokens
+UPDATE eventkit_queue
+SET enqueue_tokens = :tokens, enqueue_refilled_at = :refilled_at
+WHERE name = :queue
 
 -- name: RoomAhead
-SELECT NOT EXISTS (
-    SELECT 1 FROM eventkit_queue
-    WHERE name = :queue AND max_size IS NOT NULL AND max_size < :count + :size
-)
+SELECT
+    CASE WHEN max_size IS NOT NULL THEN max_size >= :count + (:size) ELSE 1 END,
+    enqueue_rate, enqueue_burst, enqueue_tokens, enqueue_refilled_at, :now
+FROM (SELECT 1) AS one LEFT JOIN eventkit_queue ON name = :queue

@@ -48,14 +48,15 @@ DELETE FROM eventkit_task
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- step: ReserveKeys
-INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
-SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
+INSERT INTO eventkit_key (queue, key, task_id, reserved_until, payload)
+SELECT
+    t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000), CASE WHEN q.strict_keys THEN t.payload END
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 WHERE
     t.id IN (SELECT value FROM json_each(:ids))
     AND t.key IS NOT NULL AND t.enqueued_at + coalesce(q.key_ttl, 86400000) > :now
 ON CONFLICT (queue, key) DO UPDATE
-SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
+SET task_id = excluded.task_id, reserved_until = excluded.reserved_until, payload = excluded.payload
 
 -- step: ForgetKeys
 DELETE FROM eventkit_key
@@ -71,7 +72,8 @@ RETURNING 1
 -- step: MarkDead
 UPDATE eventkit_task
 SET
-    state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = 0
+    state = 'dead', reason = :reason, error = :error, code = coalesce(:code, upper(:reason)), finished_at = :now,
+    wake_at = NULL, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
 RETURNING queue, lane
 
@@ -92,7 +94,7 @@ SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
     run_at = :now + :delay,
     wake_at = CASE WHEN :delay > 0 THEN min(:now + :delay, coalesce(expires_at, :now + :delay)) ELSE expires_at END,
-    error = :error, token = NULL, lapsed = 0
+    error = :error, code = :code, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token
 
 -- name: Release

@@ -28,3 +28,24 @@ WHERE
     r.counted_at > :now + 1000
     OR min(:burst, r.amount + max(0, :now - r.counted_at) * :rate / 1000) > 0.999999
 RETURNING 1
+
+-- Limits over several queues.
+
+-- step: SaveClusterLimit
+INSERT INTO eventkit_cluster_limit (name, queue, max_running)
+SELECT :name, value, :max_running FROM json_each(:queues)
+WHERE true
+ON CONFLICT (name, queue) DO UPDATE
+SET max_running = excluded.max_running
+
+-- step: TrimClusterLimit
+DELETE FROM eventkit_cluster_limit WHERE name = :name AND queue NOT IN (SELECT value FROM json_each(:queues))
+RETURNING 1
+
+-- name: ListClusterLimits
+SELECT l.name, max(l.max_running), json_group_array(l.queue), sum(
+    (SELECT count(*) FROM eventkit_task AS t WHERE t.queue = l.queue AND t.state = 'leased' AND t.wake_at > :now)
+)
+FROM (SELECT * FROM eventkit_cluster_limit ORDER BY name, queue) AS l
+GROUP BY l.name
+ORDER BY l.name

@@ -3,16 +3,16 @@
 
 -- A lock taken by a clock that was ahead also refuses the attempt, which shortens it to its ttl from now.
 -- name: AcquireLock
-INSERT INTO eventkit_lock AS l (name, fence, token, holder, ttl, expires_at)
+INSERT INTO eventkit_lock (name, fence, token, holder, ttl, expires_at)
 VALUES (:name, 1, :token, :holder, :ttl, :now + :ttl)
 ON CONFLICT (name) DO UPDATE
 SET
-    fence = iif(l.expires_at > :now, l.fence, l.fence + 1),
-    token = iif(l.expires_at > :now, l.token, excluded.token),
-    holder = iif(l.expires_at > :now, l.holder, excluded.holder),
-    ttl = iif(l.expires_at > :now, l.ttl, excluded.ttl),
-    expires_at = iif(l.expires_at > :now, :now + l.ttl, excluded.expires_at)
-WHERE (l.expires_at > :now) IS NOT TRUE OR l.expires_at > :now + l.ttl + 1000
+    fence = iif(expires_at > :now, fence, fence + 1),
+    token = iif(expires_at > :now, token, excluded.token),
+    holder = iif(expires_at > :now, holder, excluded.holder),
+    ttl = iif(expires_at > :now, ttl, excluded.ttl),
+    expires_at = iif(expires_at > :now, :now + ttl, excluded.expires_at)
+WHERE (expires_at > :now) IS NOT TRUE OR expires_at > :now + ttl + 1000
 RETURNING iif(token = :token, fence, NULL)
 
 -- name: ReleaseLock

@@ -4,8 +4,23 @@
 -- must wait are held back, invisible to claims, until the end of the task before them releases them (Unblock).
 
 -- name: AddMessage
-INSERT INTO eventkit_task (queue, payload, headers, lane)
-VALUES (:queue, :payload, :headers, :key)
+INSERT INTO eventkit_task (
+    queue, payload, headers, priority, lane, state, run_at, wake_at, expires_at, enqueued_at
+)
+SELECT
+    :queue, :payload, :headers, :priority, :key,
+    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+    due,
+    CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
+    expires,
+    now
+FROM (
+    SELECT
+        coalesce(now + :delay, :run_at, now) AS due,
+        coalesce(now + :expires_in, :expires_at) AS expires,
+        now
+    FROM (SELECT :now AS now)
+)
 
 -- The writer has all lanes to itself.
 -- step: DrawTickets

@@ -4,7 +4,7 @@
 
 -- part: info
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
-    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, code, result
 
 -- name: FindTokens
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
@@ -87,21 +87,22 @@ RETURNING lane
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.
 -- step: ReserveKeysOfState
-INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
-SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
+INSERT INTO eventkit_key (queue, key, task_id, reserved_until, payload)
+SELECT
+    t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000), CASE WHEN q.strict_keys THEN t.payload END
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 WHERE
     t.queue = :queue AND t.state = :state AND t.state <> 'done'
     AND (:older_than IS NULL OR t.finished_at <= :now - :older_than)
     AND t.key IS NOT NULL AND t.enqueued_at + coalesce(q.key_ttl, 86400000) > :now
 ON CONFLICT (queue, key) DO UPDATE
-SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
+SET task_id = excluded.task_id, reserved_until = excluded.reserved_until, payload = excluded.payload
 
 -- name: Requeue
 UPDATE eventkit_task
 SET
     state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
-    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, lapsed = 0
+    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, code = NULL, lapsed = 0
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND (:every OR id IN (SELECT value FROM json_each(:ids)))
 RETURNING id
 
@@ -117,11 +118,12 @@ INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
 
 -- step: WriteSettings
 INSERT INTO eventkit_queue (
-    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history,
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst
 )
 VALUES (
     :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
-    :dead_letter_to, :history
+    :dead_letter_to, :history, :max_bytes, :strict_keys, :enqueue_rate, :enqueue_burst
 )
 ON CONFLICT (name) DO UPDATE
 SET
@@ -129,11 +131,16 @@ SET
     max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
     max_running = excluded.max_running, keep_done = excluded.keep_done, keep_dead = excluded.keep_dead,
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
-    tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
+    max_bytes = excluded.max_bytes, strict_keys = excluded.strict_keys,
+    enqueue_rate = excluded.enqueue_rate, enqueue_burst = excluded.enqueue_burst,
+    tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END,
+    enqueue_tokens = CASE
+        WHEN enqueue_rate IS excluded.enqueue_rate AND enqueue_burst IS excluded.enqueue_burst THEN enqueue_tokens
+    END
 
 -- step: Exhaust
 UPDATE eventkit_task
-SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
+SET state = 'dead', reason = 'exhausted', code = coalesce(code, 'EXHAUSTED'), finished_at = :now, wake_at = NULL
 WHERE
     queue = :queue AND attempt >= :most AND max_attempts IS NULL AND (expires_at IS NULL OR expires_at > :now)
     AND id IN (

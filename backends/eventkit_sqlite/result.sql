@@ -8,7 +8,10 @@ SET value = excluded.value, expires_at = excluded.expires_at
 
 -- name: SaveTaskResult
 INSERT INTO eventkit_result (id, value, expires_at)
-VALUES (:id, :value, :now + max(3600000, coalesce((SELECT keep_done FROM eventkit_queue WHERE name = :queue), 0)))
+VALUES (
+    :id, :value,
+    :now + coalesce(:ttl, max(3600000, coalesce((SELECT keep_done FROM eventkit_queue WHERE name = :queue), 0)))
+)
 ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 
@@ -16,7 +19,9 @@ SET value = excluded.value, expires_at = excluded.expires_at
 INSERT INTO eventkit_result (id, value, expires_at)
 SELECT
     value ->> 0, value ->> 1,
-    :now + max(3600000, coalesce((SELECT keep_done FROM eventkit_queue WHERE name = r.value ->> 2), 0))
+    :now + coalesce(
+        r.value ->> 3, max(3600000, coalesce((SELECT keep_done FROM eventkit_queue WHERE name = r.value ->> 2), 0))
+    )
 FROM json_each(:results) AS r
 WHERE true
 ON CONFLICT (id) DO UPDATE
@@ -26,7 +31,7 @@ SET value = excluded.value, expires_at = excluded.expires_at
 SELECT value FROM eventkit_result WHERE id = :id AND expires_at > :now
 
 -- name: AwaitResult
-SELECT r.value, t.queue, t.stored_state = 'dead', t.reason, t.error
+SELECT r.value, t.queue, t.stored_state = 'dead', t.reason, t.error, t.code
 FROM
     (SELECT 1) AS one
     LEFT JOIN eventkit_result AS r ON r.id = :id AND r.expires_at > :now

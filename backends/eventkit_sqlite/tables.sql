@@ -2,7 +2,7 @@
 
 -- The key of an existing task is copied with the task.
 -- step: ExportKey
-SELECT queue, key, task_id, reserved_until
+SELECT queue, key, task_id, reserved_until, payload
 FROM eventkit_key AS k
 WHERE
     (queue, key) > (:queue, :key)

@@ -151,6 +151,17 @@ class Watcher:
         self._alarm: ClockAlarm | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._commits = 0
+
+    def count_commits(self, connection: Connection) -> None:
+        """Let SQL on *connection* call ``eventkit_commits()``, the number of times that commits were noticed, as text.
+
+        Commits are noticed while there is a waiter, and the next waiter makes up for those before.
+        """
+        if self._address.library == "apsw":
+            connection.create_scalar_function("eventkit_commits", lambda: str(self._commits), 0)
+        else:
+            connection.create_function("eventkit_commits", 0, lambda: str(self._commits))
 
     def add(self, waiter: Waiter) -> None:
         """Add *waiter*: from now on no change to the result of its probe is missed."""
@@ -203,6 +214,8 @@ class Watcher:
             # The number of watches is limited by the system; without one, polling still works.
             with suppress(OSError):
                 alarm = InotifyAlarm(address.path)
+        self.count_commits(connection)
+        self._commits += 1  # Commits since the last thread ended were not noticed.
         arguments = connection, version, alarm
         self._thread = threading.Thread(target=self._run, args=arguments, name="eventkit-watcher", daemon=True)
         self._thread.start()
@@ -259,6 +272,7 @@ class Watcher:
                 check_at = now + _IDENTITY_EVERY
             latest = _data_version(connection)
             if latest != version or now >= poll_at:
+                self._commits += latest != version
                 version = latest
                 poll_at = now + self._address.fallback_poll
                 self._ask_probes(connection)

@@ -336,7 +336,7 @@ class Writer:
             if not self._begin(jobs):
                 return
             if len(jobs) == 1:
-                jobs[0].answer, jobs[0].done = run(jobs[0].operation.plan(), self._fetch), True
+                jobs[0].finish(run(jobs[0].operation.plan(), self._fetch))
             else:
                 for job in jobs:
                     self._run_in_savepoint(job)

@@ -11,6 +11,7 @@
 """
 
 from .app import App, Application, AsyncApp
+from .blueprint import AsyncBlueprint, Blueprint
 from .task import (
     AsyncTaskContext,
     AsyncTaskFunction,
@@ -26,9 +27,11 @@ __all__ = [
     "App",
     "Application",
     "AsyncApp",
+    "AsyncBlueprint",
     "AsyncTaskContext",
     "AsyncTaskFunction",
     "AsyncTaskHandle",
+    "Blueprint",
     "Progress",
     "TaskCall",
     "TaskContext",

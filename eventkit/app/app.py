@@ -5,103 +5,26 @@ Declaring touches no database: a module that declares tasks can be imported anyw
 
 import asyncio
 import importlib
-import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable
 from os import getpid
-from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Protocol
 
-from .. import checks, retry
+from .. import checks
 from ..handling import APPS
 from ..kit import connect, connect_async
+from ..operations.queue import SetClusterLimit
 from ..protocols import AsyncEventKit, EventKit
-from ..values import CatchUp, Event, Notification, Then
-from .declarations import (
-    Backoff,
-    Hook,
-    ListenerDeclaration,
-    Refused,
-    ScheduleDeclaration,
-    SubscriberDeclaration,
-    TaskDeclaration,
-    TaskOptions,
-    declare_schedule,
-    declare_task,
-    payload_type,
-)
-from .task import AsyncTaskFunction, Context, Function, TaskFunction, at_once, is_async, now, reached
-
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
-C = TypeVar("C", bound=Context)
-F = TypeVar("F", bound=Callable[..., Any])
+from ..queue import cluster_limit
+from .blueprint import AsyncBlueprint, AsyncDeclares, Blueprint, Declares, F, Registry
+from .declarations import Hook, Refused, TaskDeclaration
+from .task import at_once, is_async, now, reached
 
 MARK = "eventkit-app"
 """The header of a schedule, and of the tasks it creates, that names the application."""
 
 logger = logging.getLogger("eventkit")
-
-
-class Untyped:
-    """A type that no function takes as its first argument, except one that takes anything and may take a context."""
-
-
-class Declares(Protocol):
-    """The decorator ``app.task``, also as ``app.task(…)`` with options."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Untyped, ...], Any], /) -> TaskFunction[..., ..., Any, Any]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
-    ) -> TaskFunction[Concatenate[C, P], P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> TaskFunction[P, P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[C, P], R], /) -> TaskFunction[Concatenate[C, P], P, R, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, P, R, R]: ...
-    @overload
-    def __call__(self, **options: Unpack[TaskOptions]) -> "Declares": ...
-    @overload  # The function takes a list, and `enqueue` an item of it.
-    def __call__(
-        self, *, batch: int, **options: Unpack[TaskOptions]
-    ) -> Callable[[Callable[[list[T]], R]], TaskFunction[[list[T]], [T], R, None]]: ...
-
-
-class AsyncDeclares(Protocol):
-    """`Declares` for an `AsyncApp`."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Untyped, ...], Any], /
-    ) -> AsyncTaskFunction[..., ..., Any, Any]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
-    ) -> AsyncTaskFunction[Concatenate[C, P], P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTaskFunction[P, P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[C, P], R], /
-    ) -> AsyncTaskFunction[Concatenate[C, P], P, R, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, P, R, R]: ...
-    @overload
-    def __call__(self, **options: Unpack[TaskOptions]) -> "AsyncDeclares": ...
-    @overload
-    def __call__(
-        self, *, batch: int, **options: Unpack[TaskOptions]
-    ) -> Callable[[Callable[[list[T]], R]], AsyncTaskFunction[[list[T]], [T], R, None]]: ...
 
 
 class Runs(Protocol):
@@ -120,14 +43,12 @@ class Runs(Protocol):
         ...
 
 
-class Application:
-    """The common part of `App` and `AsyncApp`: everything but the types of enqueueing.
-
-    It has the declared tasks, schedules, subscribers, listeners and hooks, in the order of their declaration.
-    """
+class Application(Registry):
+    """The common part of `App` and `AsyncApp`: everything but the types of enqueueing."""
 
     def __init__(self, url: str | None = None, *, name: str = "app") -> None:
         """Set the *url* to connect to on first use, and the *name* that tells the applications of a database apart."""
+        super().__init__()
         if url is not None and not isinstance(url, str):
             raise TypeError(f"App takes a URL, not {type(url).__name__}: pass a kit to bind()")
         self.url = url
@@ -135,11 +56,7 @@ class Application:
         self._kit: Any = None
         self._own: tuple[int, EventKit] | None = None
         self._connecting = threading.Lock()
-        self._tasks: dict[str, TaskDeclaration] = {}
-        self._schedules: dict[str, ScheduleDeclaration] = {}
-        self._planned: dict[Callable[..., Any], list[Callable[[TaskDeclaration], None]]] = {}
-        self.subscribers: tuple[SubscriberDeclaration, ...] = ()
-        self.listeners: tuple[ListenerDeclaration, ...] = ()
+        self._limits: dict[str, SetClusterLimit] = {}
         self.success_hooks: tuple[Hook, ...] = ()
         self.failure_hooks: tuple[Hook, ...] = ()
         self.closing: tuple[Callable[[], Awaitable[None]], ...] = ()
@@ -148,18 +65,6 @@ class Application:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} with {len(self._tasks)} tasks>"
-
-    @property
-    def tasks(self) -> Mapping[str, TaskDeclaration]:
-        """The tasks by name."""
-        for function in list(self._planned):  # Functions that have a schedule and nothing else.
-            self._declare(function)
-        return MappingProxyType(self._tasks)
-
-    @property
-    def schedules(self) -> tuple[ScheduleDeclaration, ...]:
-        """The schedules."""
-        return tuple(self._schedules.values()) if self.tasks else ()
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -187,112 +92,9 @@ class Application:
             )
         return declaration
 
-    def _declare(self, function: Callable[..., Any], **options: Any) -> TaskDeclaration:
-        """Register a function as a task, with the schedules that were planned for it."""
-        declaration = declare_task(function, **options)
-        known = self._tasks.get(declaration.name)
-        if known is not None:
-            raise ValueError(
-                f"there is a task {declaration.name!r} already, in {known.function.__module__}: give one a name="
-            )
-        for other in self._tasks.values():
-            for one in (declaration, other):
-                if other.queue == declaration.queue and one.settings:
-                    raise ValueError(
-                        f"{', '.join(one.settings)} of task {one.name!r} applies to all of queue {one.queue!r}, which "
-                        f"{declaration.name!r} and {other.name!r} would share: give {one.name!r} a queue= of its own"
-                    )
-        self._tasks[declaration.name] = declaration
-        for plan in self._planned.pop(function, ()):
-            plan(declaration)
-        return declaration
-
-    def every(
-        self, when: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, catch_up: CatchUp = "all"
-    ) -> Callable[[F], F]:
-        """Enqueue the task at intervals, such as ``"@every 30s"``; above or below `task`, or without it."""
-        if not (isinstance(when, str) and when.strip().lower().startswith("@every")):
-            raise ValueError(
-                f"every() takes an interval such as '@every 30s', not {when!r}: use cron() for a time of day"
-            )
-        return self.cron(when, name=name, args=args, catch_up=catch_up)
-
-    def cron(
-        self,
-        when: str,
-        *,
-        tz: str = "UTC",
-        name: str | None = None,
-        args: Mapping[str, Any] | None = None,
-        catch_up: CatchUp = "all",
-    ) -> Callable[[F], F]:
-        """Enqueue the task at the times of a cron expression; above or below `task`, or without it."""
-
-        def plan(task: TaskDeclaration) -> None:
-            made = declare_schedule(task, when=when, name=name, tz=tz, args=args, catch_up=catch_up)
-            if made.name in self._schedules:
-                raise ValueError(f"there is a schedule {made.name!r} already: give one of them a name=")
-            self._schedules[made.name] = made
-
-        def declare(function: F) -> F:
-            task: Any = function
-            if isinstance(task, Function):
-                plan(task.declaration)
-            else:
-                self._planned.setdefault(function, []).append(plan)
-            return function
-
-        return declare
-
-    def subscriber(
-        self,
-        stream: str,
-        *,
-        consumer: str,
-        max_attempts: int = 6,
-        backoff: Backoff = "exponential",
-        then: Then = "stop",
-        dead_letters: str | None = None,
-    ) -> Callable[[F], F]:
-        """Call the function with each event of a stream, in order, as a consumer with that name.
-
-        An event that still fails after *max_attempts* calls stops the consumer; with ``then="skip"`` it is published to
-        the stream *dead_letters* (``"<stream>.dead"``) instead, and the consumer continues.
-        """
-        made = partial(
-            SubscriberDeclaration,
-            stream=checks.name("stream", stream),
-            consumer=checks.name("consumer", consumer),
-            max_attempts=checks.count("max_attempts", max_attempts, least=1),
-            backoff=retry.policy(backoff),
-            then=checks.choice("then", then, Then),
-            dead_letters=checks.name("stream", f"{stream}.dead" if dead_letters is None else dead_letters),
-        )
-
-        def declare(function: F) -> F:
-            type, awaited = payload_type(function, Event), inspect.iscoroutinefunction(function)
-            if any((one.stream, one.consumer) == (stream, consumer) for one in self.subscribers):
-                raise ValueError(
-                    f"consumer {consumer!r} of stream {stream!r} has a function already: give this one a consumer= of "
-                    f"its own"
-                )
-            self.subscribers = (*self.subscribers, made(function=function, is_async=awaited, type=type))
-            return function
-
-        return declare
-
-    def listener(self, *channels: str) -> Callable[[F], F]:
-        """Call the function with each notification of these channels."""
-        if not channels or callable(channels[0]):
-            raise ValueError("name at least one channel to listen to: @app.listener('alerts')")
-        names = tuple(checks.name("channel", name) for name in channels)
-
-        def declare(function: F) -> F:
-            type, awaited = payload_type(function, Notification), inspect.iscoroutinefunction(function)
-            self.listeners = (*self.listeners, ListenerDeclaration(names, function, awaited, type))
-            return function
-
-        return declare
+    def cluster_limit(self, name: str, max_running: int, *, queues: Iterable[str]) -> None:
+        """Let at most *max_running* tasks of all *queues* run at once, in all workers together."""
+        self._limits[name] = cluster_limit(name, max_running, queues)
 
     def on_success(self, hook: F) -> F:
         """Call ``hook(ctx, result)`` in the worker after each task that succeeds."""
@@ -332,7 +134,7 @@ class Application:
             own[1].close()
 
     def install(self, kit: Any = None) -> Any:
-        """Store the declared schedules and queue settings in the database.  Awaited on an async kit.
+        """Store the declared schedules, limits and queue settings in the database.  Awaited on an async kit.
 
         Workers do it when they start.  Schedules that this app stored before and no longer declares are removed.
         """
@@ -346,11 +148,13 @@ class Application:
         for task in self.tasks.values():
             if task.settings:
                 await now(kit.queue(task.queue).configure(**task.settings))
+        for limit in self._limits.values():
+            await now(kit._connection.execute(limit))
         for one in self.schedules:
             payload = {"task": one.task.name, "args": one.args}
-            options = {"tz": one.tz, "max_attempts": one.task.max_attempts, "catch_up": one.catch_up}
-            headers = {MARK: self.name}
-            await now(kit.schedules.add(one.name, one.when, one.task.queue, payload, headers=headers, **options))
+            options = {name: getattr(one.task, name) for name in ("max_attempts", "priority", "expires")}
+            options |= {"tz": one.tz, "catch_up": one.catch_up, "headers": {MARK: self.name}}
+            await now(kit.schedules.add(one.name, one.when, one.task.queue, payload, **options))
         for stored in await now(kit.schedules.list()):
             if stored.headers.get(MARK) == self.name and stored.name not in self._schedules:
                 logger.warning("schedule %r is removed: app %r no longer declares it", stored.name, self.name)
@@ -361,11 +165,6 @@ class Application:
         # Imported by name, as backends are: workers import apps, and apps import no workers.
         made: Runs = importlib.import_module("eventkit.worker").Worker(self, **settings)
         return made
-
-    def _task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        if function is None:
-            return partial(self._task, **options)
-        return Function(self._declare(function, **options), self._reached)
 
     def _reached(self) -> Any:
         """Return the kit, or an awaitable of it."""
@@ -391,6 +190,10 @@ class App(Application):
         """The decorator of a function that is a task; `TaskDeclaration` describes its options."""
         return self._task
 
+    def include(self, *blueprints: Blueprint) -> None:
+        """Declare what the blueprints declare, now and later."""
+        self._include(blueprints)
+
 
 class AsyncApp(Application):
     """`App` for code that awaits: `enqueue` is awaited.
@@ -404,6 +207,10 @@ class AsyncApp(Application):
     def task(self) -> AsyncDeclares:
         """The decorator of a function that is a task; `TaskDeclaration` describes its options."""
         return self._task
+
+    def include(self, *blueprints: AsyncBlueprint) -> None:
+        """Declare what the blueprints declare, now and later."""
+        self._include(blueprints)
 
     def bind(self, kit: AsyncEventKit) -> None:
         """Use this kit from now on; the caller closes it."""

@@ -15,7 +15,8 @@ from .. import checks, retry
 from ..checks import Duration
 from ..codec import LARGEST, Codec, Undecodable
 from ..cron import parse
-from ..handling import Permanent, explained
+from ..handling import Permanent, Retry, explained
+from ..outbox import PREFIX
 from ..retry import Policy, PolicyName
 from ..values import CatchUp, Event, Isolation, NewEvent, Notification, OnCrash, Then
 from .task import AsyncTaskContext, Function, TaskContext
@@ -35,6 +36,7 @@ class Refused(Permanent):
     def __init__(self, error: str, reason: str = "failed") -> None:
         super().__init__(error)
         self.reason = reason
+        self.code = error.partition(":")[0]
 
 
 class _Resolved(NamedTuple):
@@ -180,6 +182,7 @@ def _same(given: Any, read: Any) -> bool:
 Hook = Callable[..., Any]
 Backoff = Policy | PolicyName | Sequence[float]
 Key = Callable[..., str | None] | str
+Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
 class TaskOptions(TypedDict, total=False):
@@ -187,7 +190,12 @@ class TaskOptions(TypedDict, total=False):
 
     name: str | None
     queue: str
+    priority: int
+    expires: Duration | None
     max_attempts: int | None
+    retry_on: Errors | None
+    give_up_on: Errors | None
+    result_ttl: Duration | None
     timeout: Duration | None
     backoff: Backoff | None
     rate: float | None
@@ -205,7 +213,11 @@ class TaskDeclaration:
     """A function that workers run for the tasks of its name.
 
     *max_attempts*, *timeout* (in seconds) and *backoff* default to those of the queue; *rate*, *burst* and
-    *max_running* are stored with the queue.  With *batch* above 1, one call takes up to that many tasks.
+    *max_running* are stored with the queue.  With *batch* above 1, one call takes up to that many tasks.  *priority*
+    and *expires* (in seconds) are those of calls without their own.  A task whose function raises one of *give_up_on*,
+    or none of *retry_on*, is dead at once; `Retry`, a timeout and a crash do not depend on *retry_on*.
+    *result_ttl* is how long a result is kept: None for ever, 0 not at all, and by default an hour, or as long as the
+    queue keeps done tasks.  Here it is in milliseconds, and None for the default.
     """
 
     name: str
@@ -213,7 +225,12 @@ class TaskDeclaration:
     signature: Signature
     is_async: bool
     queue: str = "default"
+    priority: int = 0
+    expires: float | None = None
     max_attempts: int | None = None
+    retry_on: tuple[type[BaseException], ...] | None = None
+    give_up_on: tuple[type[BaseException], ...] = ()
+    result_ttl: int | None = None
     timeout: float | None = None
     backoff: Policy | None = None
     rate: float | None = None
@@ -244,6 +261,12 @@ class TaskDeclaration:
         except (msgspec.ValidationError, TypeError, NameError) as error:
             raise Refused(f"SERIALIZATION_ERROR: the arguments are not those of {self.name}: {error}") from error
 
+    def is_final(self, error: BaseException) -> bool:
+        """Return whether the task is dead after *error*, however many attempts are left."""
+        if self.retry_on is None or isinstance(error, Retry):
+            return isinstance(error, self.give_up_on)
+        return isinstance(error, self.give_up_on) or not isinstance(error, self.retry_on)
+
     def of_batch(self, arguments: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return the arguments of one call for the tasks with these."""
         [name] = self.signature.required
@@ -254,7 +277,7 @@ class TaskDeclaration:
 
         Raise `Refused` for one that cannot be saved: the task is dead, because another run would repeat its work.
         """
-        if self.batch > 1 or (value is None and self.silent):
+        if self.batch > 1 or self.result_ttl == 0 or (value is None and self.silent):
             return None
         try:
             return Codec(largest=largest).encode(msgspec.to_builtins(value, str_keys=True))
@@ -303,6 +326,22 @@ class ListenerDeclaration:
     type: Any
 
 
+@dataclass(frozen=True)
+class OutboxDeclaration:
+    """A function that delivers the messages of an outbox."""
+
+    name: str
+    ordered: bool
+    function: Callable[..., Any]
+    is_async: bool
+    type: Any
+
+    @property
+    def queue(self) -> str:
+        """The queue that has the messages."""
+        return PREFIX + self.name
+
+
 def check_payload(
     declaration: SubscriberDeclaration | ListenerDeclaration, message: Event[Any] | Notification[Any]
 ) -> None:
@@ -333,7 +372,11 @@ def declare_task(function: Callable[..., Any], name: str | None = None, **option
     if unknown := [option for option in options if option not in _CHECKS]:
         raise TypeError(f"a task has no option {', '.join(unknown)}; the options are: name, {', '.join(_CHECKS)}")
     name = checks.name("task", function.__name__ if name is None else name)
-    given = {option: _CHECKS[option](value) for option, value in options.items() if value is not None}
+    given = {
+        option: _CHECKS[option](value)
+        for option, value in options.items()
+        if value is not None or option == "result_ttl"
+    }
     is_async = inspect.iscoroutinefunction(function)
     if is_async and "isolation" in given:
         raise ValueError(f"{name} is async and runs in the worker's loop: isolation='process' is for plain functions")
@@ -371,9 +414,22 @@ def _hooks(what: str, given: Any) -> tuple[Hook, ...]:
     return hooks
 
 
+def _errors(what: str, given: Any) -> tuple[type[BaseException], ...]:
+    errors = given if isinstance(given, tuple) else (given,)
+    for error in errors:
+        if not (isinstance(error, type) and issubclass(error, BaseException)):
+            raise TypeError(f"{what} is an exception class or a tuple of them, not {error!r}")
+    return errors
+
+
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "queue": partial(checks.name, "queue"),
+    "priority": partial(checks.count, "priority", least=-(2**31), most=2**31 - 1),
+    "expires": lambda value: checks.milliseconds("expires", value, least=1) / 1000,
     "max_attempts": partial(checks.count, "max_attempts", least=1),
+    "retry_on": partial(_errors, "retry_on"),
+    "give_up_on": partial(_errors, "give_up_on"),
+    "result_ttl": lambda value: checks.FOREVER if value is None else checks.milliseconds("result_ttl", value),
     "timeout": lambda value: checks.milliseconds("timeout", value, least=1) / 1000,
     "backoff": retry.policy,
     "rate": partial(checks.positive, "rate"),
@@ -386,4 +442,4 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "on_success": partial(_hooks, "on_success"),
     "on_failure": partial(_hooks, "on_failure"),
 }
-"""The check of each option of a task; None is always the default."""
+"""The check of each option of a task; None is the default, but for result_ttl."""

@@ -69,10 +69,11 @@ class TaskHandle(Protocol[R_co]):
     id: int
     created: bool
 
-    def result(self, timeout: Duration) -> R_co:
+    def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the task, and return its result; raise `TaskFailed` or, after *timeout* seconds, `TimedOut`.
 
-        Raise ``TypeError`` for a function that returns None by its annotation, because it saves no result.
+        Raise ``TypeError`` for a function that saves no result: it returns None by its annotation, or its
+        ``result_ttl`` is 0.
         """
         ...
 
@@ -95,7 +96,7 @@ class AsyncTaskHandle(Protocol[R_co]):
     id: int
     created: bool
 
-    async def result(self, timeout: Duration) -> R_co: ...
+    async def result(self, timeout: Duration | None = None) -> R_co: ...
 
     async def status(self) -> TaskState | Literal["gone"]: ...
 
@@ -313,9 +314,11 @@ class Handle:
     def __repr__(self) -> str:
         return f"<task {self.id} of {self._declaration.name!r}>"
 
-    def result(self, timeout: Duration) -> Any:
+    def result(self, timeout: Duration | None = None) -> Any:
         """Wait for the task, and return what its function returned."""
         name, returns = self._declaration.name, self._declaration.signature.returns
+        if self._declaration.result_ttl == 0:
+            raise TypeError(f"{name} saves no result, because its result_ttl is 0: give it a longer one")
         if returns in (None, NoneType):
             raise TypeError(f"{name} returns None by its annotation and saves no result: let it return something")
 
@@ -364,14 +367,16 @@ class Call:
         return NewTask(payload, queue=self.declaration.queue, **options)
 
     def _call(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the payload of a call, and its options, with the declaration's key and attempts for omitted ones."""
+        """Return the payload of a call, and its options, with those of the declaration for omitted ones."""
         declaration, signature, options = self.declaration, self.declaration.signature, dict(self._options)
         payload = {"task": declaration.name, "args": signature.encode(args, given)}
         if options.get("key") is None and (key := declaration.key) is not None:
             named = {**signature.defaults(), **signature.bind(args, given)}
             options["key"] = key.format_map(named) if isinstance(key, str) else key(**named)
-        if options.get("max_attempts") is None:
-            options["max_attempts"] = declaration.max_attempts
+        for name in ("max_attempts", "expires"):
+            if options.get(name) is None:
+                options[name] = getattr(declaration, name)
+        options.setdefault("priority", declaration.priority)
         return payload, options
 
 

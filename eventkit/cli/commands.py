@@ -27,7 +27,13 @@ for top in (processes, admin, data, sql):
     app.add_typer(top.commands)
 for group in (tasks.queues, tasks.tasks, tasks.dead_tasks, streams.streams, streams.channels):
     app.add_typer(group)
-for group in (coordination.schedules, coordination.locks, coordination.pipelines, admin.keys):
+for group in (
+    coordination.schedules,
+    coordination.locks,
+    coordination.cluster_limits,
+    coordination.pipelines,
+    admin.keys,
+):
     app.add_typer(group)
 
 

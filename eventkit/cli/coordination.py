@@ -1,4 +1,4 @@
-"""``eventkit schedule``, ``lock`` and ``pipeline``."""
+"""``eventkit schedule``, ``lock``, ``cluster-limit`` and ``pipeline``."""
 
 from typing import Annotated, Any, TypedDict, Unpack
 
@@ -8,6 +8,7 @@ from .settings import Headers, Yes, argument, audited, command, flag, group, hea
 
 schedules = group("schedule", "Schedules: enqueue tasks at set times.")
 locks = group("lock", "Locks and their holders.")
+cluster_limits = group("cluster-limit", "Limits of running tasks over several queues.")
 pipelines = group("pipeline", "Pipelines and their state.")
 
 Name = Annotated[str, argument("NAME", "The name of the schedule.")]
@@ -96,6 +97,37 @@ def list_locks(kit: EventKit) -> Result:
     """List the locks that are held."""
     rows = [{"lock": name, **plain(held)} for name, held in kit.overview().locks.items()]
     return listing(rows, ("lock", "holder", "fence", "until"), "no locks are held")
+
+
+@command(cluster_limits, "list")
+def list_cluster_limits(kit: EventKit) -> Result:
+    """List the limits over several queues, with the number of running tasks."""
+    return listing(kit.cluster_limits(), ("name", "max_running", "running", "queues"), "there are no such limits")
+
+
+LimitName = Annotated[str, argument("NAME", "The name of the limit.")]
+
+
+@command(cluster_limits, "set")
+def set_cluster_limit(
+    kit: EventKit,
+    name: LimitName,
+    max_running: Annotated[int, argument("N", "Maximum number of running tasks.")],
+    queue: Annotated[list[str], option("QUEUE", "A queue of the limit; repeatable.", "--queue", "-q")],
+) -> Result:
+    """Set a limit over several queues, or replace the one of the same name."""
+    changed = audited(kit, "cluster_limit.set", limit=name, max_running=max_running, queues=queue)
+    changed.cluster_limit(name, max_running, queues=queue)
+    return answer(f"at most {max_running} tasks of {', '.join(queue)} run at once", {"name": name, "queues": queue})
+
+
+@command(cluster_limits, "rm")
+def rm_cluster_limit(kit: EventKit, name: LimitName) -> Result:
+    """Remove a limit over several queues."""
+    if name not in {limit.name for limit in kit.cluster_limits()}:
+        raise Failed(f"there is no limit {name!r}: see eventkit cluster-limit list")
+    audited(kit, "cluster_limit.rm", limit=name).cluster_limit(name, None)
+    return answer(f"limit {name} removed", {"name": name, "removed": True})
 
 
 @command(pipelines, "list")

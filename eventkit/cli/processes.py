@@ -17,7 +17,7 @@ from ..errors import NotMigrated, Unavailable
 from ..metrics import Registry
 from ..protocols import AsyncEventKit
 from . import settings
-from .output import Failed, Refused, encoded, start_logging
+from .output import Failed, Refused, Result, cell, encoded, listing, start_logging
 from .settings import Json, Url, argument, command, flag, group, opened, option, period
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class WorkerOptions(TypedDict, total=False):
     queue: Annotated[list[str] | None, option("QUEUE[=WEIGHT]", "Only this queue; repeatable.", "--queue", "-q")]
     concurrency: Annotated[int | None, option("N", "Maximum number of running tasks (20).")]
     prefetch: Annotated[int | None, option("N", "Tasks claimed in advance (0).")]
+    max_claim: Annotated[int | None, option("N", "Maximum number of tasks in one claim (1000).")]
+    until_empty: Annotated[
+        bool | None,
+        option(None, "Exit once no task is ready, due or running.", "--until-empty", show_default=False),
+    ]
     processes: Annotated[int | None, option("N", "Child processes for tasks that need one.")]
     lease: Annotated[float | None, period("How long a claim is valid until it is extended.")]
     shutdown_timeout: Annotated[float | None, period("Time for running tasks to finish (30s).")]
@@ -114,7 +119,8 @@ def worker(
         declared = load(app)
         if declared.url is None and declared.bound is None:
             settings.url(url)
-        _check([name for name, _ in queues if name not in declared.queues], address or declared.url)
+        known = {*declared.queues, *(outbox.queue for outbox in declared.outboxes)}
+        _check([name for name, _ in queues if name not in known], address or declared.url)
         code = declared.worker(**chosen).run()
     if code:  # Functions that still run would keep the process.
         sys.stdout.flush()
@@ -123,16 +129,39 @@ def worker(
 
 
 @command(commands)
-def scheduler(url: Url = None, json: LogJson = False) -> None:
+def scheduler(
+    url: Url = None,
+    json: LogJson = False,
+    dry_run: Annotated[bool, flag("Print the fires that are due now, change nothing, and end.", "--dry-run")] = False,
+) -> None:
     """Fire due schedules, until a signal.
 
     Any number of processes may run it: each fire enqueues one task.
     """
+    if dry_run:
+        _due(url).show(json)
+        return
     _interrupt_on(signal.SIGTERM, signal.SIGINT)
     start_logging(json, sys.stdout if json else sys.stderr)
     with suppress(KeyboardInterrupt), opened(url) as kit:
         logging.getLogger("eventkit.loops").info("scheduler started; next fire at %s", kit.schedules.soonest())
         kit.run_scheduler()
+
+
+def _due(url: str | None) -> Result:
+    """Return the fires that a tick would make, from one that is rolled back."""
+    fires: list[Any] = []
+    with opened(url) as kit:
+        with suppress(_Undo), kit.transaction() as tx:
+            fires = kit.schedules.tick(tx=tx)
+            raise _Undo
+        rows = [{"schedule": fire.schedule, "queue": fire.queue, "at": fire.moment} for fire in fires]
+        soonest = cell(kit.schedules.soonest())
+    return listing(rows, ("schedule", "queue", "at"), f"no schedule is due; the next fire is at {soonest}")
+
+
+class _Undo(Exception):
+    """Raised to roll back a transaction."""
 
 
 def _interrupt_on(*signals: int) -> None:

@@ -81,27 +81,43 @@ def select(
     output: Output = None,
     input_format: Annotated[_Input | None, option(None, "Format of the file; by default from its name.")] = None,
     compression: Annotated[_Compression | None, option(None, "Compression of the file; detected by default.")] = None,
-    csv_header: Annotated[_Header, option(None, "First row: column names, skipped, or data.")] = "use",
+    csv_header: Annotated[_Header | None, option(None, "First row: column names (default), skipped, or data.")] = None,
     csv_delimiter: Annotated[str | None, option("CHAR", "Field separator; a comma by default.")] = None,
     csv_quote: Annotated[str, option("CHAR", "Quote character.")] = '"',
     csv_escape: Annotated[str | None, option("CHAR", "Escape character; the quote by default.")] = None,
     json: Annotated[_Values | None, option(None, "A value per line, or one document; detected by default.")] = None,
+    scan_range: Annotated[str | None, option("BYTES", "Read the records that begin in 0-999, 1000- or -500.")] = None,
+    strict_s3: Annotated[bool, option(None, "Refuse what the service of that name refuses.", "--strict-s3")] = False,
+    statistics: Annotated[bool, option(None, "Print the bytes scanned, processed and returned.")] = False,
 ) -> None:
     """Query one file with the SQL of S3 Select."""
     from eventkit.spark.output import typed, write
-    from eventkit.spark.select import files, prepare, rows
+    from eventkit.spark.s3select import files, prepare, rows
 
     format = _format(output_format, output)
     if csv_delimiter is None:
         csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
+    if csv_header is None:
+        csv_header = "none" if strict_s3 else "use"
     rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
-    query = prepare(sql, files.detect(file, format=input_format, compression=compression, csv=rules, json=json))
-    whole = query.translated.names is None
-    with rows(_session(), query) as frame:
+    source = files.detect(
+        file,
+        format=input_format,
+        compression=compression,
+        csv=rules,
+        json=json,
+        scan_range=scan_range,
+        strict_s3=strict_s3,
+    )
+    query = prepare(sql, source, strict_s3)
+    with rows(_session(), query) as (frame, read):
         if format == "json":
-            write(frame, format, output, optional=query.optional, whole=whole)
+            returned = write(frame, format, output, optional=query.optional, whole=query.whole)
         else:
-            _put(typed(frame, whole), format, output)
+            returned = _put(typed(frame, query.whole), format, output)
+        if statistics:
+            found = files.statistics(source, read, returned)
+            note(f"scanned {found.scanned:,} bytes, processed {found.processed:,}, returned {found.returned:,}")
 
 
 @command(commands)
@@ -231,13 +247,15 @@ def _format(format: _Format | None, output: Path | None) -> _Format:
     return format or "table"
 
 
-def _put(frame: "DataFrame", format: _Format, output: Path | None) -> None:
+def _put(frame: "DataFrame", format: _Format, output: Path | None) -> int:
+    """Show or write the rows, and return their size in bytes."""
     from eventkit.spark.output import table, write
 
-    if format == "table":
-        Table(*table(frame)).show()
-    else:
-        write(frame, format, output)
+    if format != "table":
+        return write(frame, format, output)
+    columns, shown = table(frame)
+    Table(columns, shown).show()
+    return sum(len(str(value).encode()) for row in shown for value in row if value is not None)
 
 
 def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: Path | None) -> None:

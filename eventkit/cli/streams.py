@@ -8,13 +8,14 @@ from ..protocols import EventKit
 from ..values import NewEvent
 from . import settings
 from .data import File, Payload, one_or_lines
-from .output import Followed, Refused, Result, answer, listing, plain
+from .output import Failed, Followed, Refused, Result, answer, listing, plain
 from .settings import Headers, Limit, OlderThan, Stream, argument, audited, command, flag, group, option
 
 streams = group("stream", "Streams: publish, read, follow, consumers.")
 channels = group("channel", "Channels: send and receive notifications.")
 
 After = Annotated[int | None, option("OFFSET", "Only events after this offset.", min=0)]
+KeepCount = Annotated[int | None, option("N", "Keep only the newest N.", min=0)]
 Since = Annotated[datetime | None, option("MOMENT", "Only events since 2026-01-31T08:00.", parser=settings.moment)]
 
 
@@ -114,11 +115,22 @@ def seek(
 
 
 @command(streams)
+def forget(
+    kit: EventKit, stream: Stream, consumer: Annotated[str, argument("CONSUMER", "The name of the consumer.")]
+) -> Result:
+    """Remove a consumer with its offset, so that it no longer keeps events."""
+    handle = audited(kit, "stream.forget", stream=stream, consumer=consumer).stream(stream)
+    if not handle.remove_consumer(consumer):
+        raise Failed(f"stream {stream!r} has no consumer {consumer!r}: see eventkit stream consumers {stream}")
+    return answer(f"removed {consumer}", {"consumer": consumer})
+
+
+@command(streams)
 def prune(
     kit: EventKit,
     stream: Stream,
     older_than: OlderThan = None,
-    keep_count: Annotated[int | None, option("N", "Keep only the newest N.", min=0)] = None,
+    keep_count: KeepCount = None,
     unconsumed: Annotated[bool, flag("Also drop events not consumed yet.", "--unconsumed")] = False,
 ) -> Result:
     """Drop the oldest events of a stream."""
@@ -144,6 +156,27 @@ def _before_last(handle: Any, last: int) -> int | str:
         if begin == 0:
             return 0
         step *= 4
+
+
+@command(channels, "list")
+def list_channels(kit: EventKit) -> Result:
+    """List all channels with notifications or settings."""
+    return listing(kit.channels(), ("name", "head", "notifications"), "there are no channels")
+
+
+@command(channels, "prune")
+def prune_channels(
+    kit: EventKit,
+    channel: Annotated[str | None, argument("CHANNEL", "Only this channel.")] = None,
+    older_than: OlderThan = None,
+    keep_count: KeepCount = None,
+) -> Result:
+    """Drop the oldest notifications of a channel, or of each channel."""
+    about = {"channel": channel or "all", "older_than": older_than, "keep_count": keep_count}
+    pruning: Any = audited(kit, "channel.prune", **about)
+    prune = pruning.prune_channels if channel is None else pruning.channel(channel).prune
+    number = prune(older_than=older_than, keep_count=keep_count)
+    return answer(f"{number:,} notifications dropped", {"channel": channel, "dropped": number})
 
 
 @command(channels)

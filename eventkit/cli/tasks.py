@@ -63,6 +63,10 @@ class QueueOptions(TypedDict, total=False):
     key_ttl: Annotated[Any, _setting("TIME", settings.duration, "How long a key stays in use (24h).")]
     dead_letter_to: Annotated[Any, _setting("QUEUE", str, "The queue that gets copies of dead tasks.")]
     history: Annotated[bool | None, option(None, "Record each step of a task as an event.", show_default=False)]
+    max_bytes: Annotated[Any, _setting("N", int, "Maximum size of a payload as JSON.")]
+    strict_keys: Annotated[bool | None, option(None, "Refuse a key in use with another payload.", show_default=False)]
+    enqueue_rate: Annotated[Any, _setting("N", float, "Tasks accepted per second.")]
+    enqueue_burst: Annotated[Any, _setting("N", float, "Tasks accepted at once above the rate.")]
 
 
 @command(queues, "list")
@@ -256,6 +260,7 @@ def nack(
     token: Token,
     delay: Annotated[float | None, period("Delay before the next attempt.")] = None,
     error: Annotated[str | None, option("TEXT", "Error message.")] = None,
+    code: Annotated[str | None, option("CODE", "Short name of the failure, for programs.")] = None,
     dead: Annotated[bool, flag("Mark it dead instead.", "--dead")] = False,
 ) -> Result:
     """Return a task for another attempt.
@@ -264,8 +269,8 @@ def nack(
     """
     handle, task = kit.queue(queue), _claimed(kit, queue, id, token)
     if dead:
-        return _ended(handle.fail(task, error or "failed manually"), id, f"task {id} is dead")
-    return _ended(handle.retry(task, delay=delay, error=error), id, f"task {id} will be retried")
+        return _ended(handle.fail(task, error or "failed manually", code=code), id, f"task {id} is dead")
+    return _ended(handle.retry(task, delay=delay, error=error, code=code), id, f"task {id} will be retried")
 
 
 @command(tasks, "extend-lease")
@@ -297,8 +302,7 @@ def remove(kit: EventKit, queue: Queue, id: Id, running: Running = False) -> Res
     return answer(f"task {id} removed", {"id": id, "removed": True})
 
 
-def _claimed(kit: EventKit, queue: str, id: int, token: str) -> Any:
-    from eventkit.functions import Claimed
+def _claimed(kit: EventKit, queue: str, id: int, token: str) -> tuple[int, int]:
     from eventkit.operations.queue import FindTokens
 
     if token == "current":
@@ -306,7 +310,7 @@ def _claimed(kit: EventKit, queue: str, id: int, token: str) -> Any:
         token = str(number if owner == queue else 0)
     if not token.isdecimal():
         raise Refused(f"{token!r} is not a token: pass the number that poll printed, or current")
-    return Claimed(id, queue, int(token))
+    return id, int(token)
 
 
 def _found(kit: EventKit, queue: str, id: int) -> Any:
@@ -345,7 +349,9 @@ def list_dead(
     if queue:
         found = kit.queue(queue).dead(limit)
         rows = [{**plain(task), "died_at": task.died_at, "summary": _summary(task.error)} for task in found]
-        return listing(rows, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead tasks")
+        return listing(
+            rows, ("id", "reason", "code", "attempt", "died_at", "summary"), f"queue {queue} has no dead tasks"
+        )
     counts = [{"queue": name, "dead": kit.queue(name).stats().dead} for name in names]
     return listing(counts, ("queue", "dead"), "there are no dead tasks")
 

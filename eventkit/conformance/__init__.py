@@ -20,7 +20,7 @@ Where SQLAlchemy can reach the database, a second fixture gives its URL, for the
     def engine_url(url, flavour):
         return url.replace("mine", "mine+driver" if flavour == "sync" else "mine+asyncdriver")
 
-And where the database has the functions of P2, a third one calls them by the bare driver::
+And where the database has the functions of P2 and the calls of P3, a third one runs SQL by the bare driver::
 
     @pytest.fixture
     def bare_sql(url):
@@ -56,6 +56,7 @@ from .fixtures import (  # noqa: E402
     left_out,
     loop,
     new_url,
+    plain,
     promised,
 )
 
@@ -70,6 +71,7 @@ __all__ = [
     "left_out",
     "loop",
     "new_url",
+    "plain",
     "promised",
     "proves",
     "pytest_generate_tests",

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import eventkit
 from eventkit.kit import backend_of
 
-from .calling import WAYS, Caller
+from .calling import WAYS, Caller, Plain
 from .flavours import Blocking, Loop
 from .orders import create_orders, drop_orders
 
@@ -146,3 +146,9 @@ def engine(engine_url: str, loop: Loop | None) -> Iterator[Any]:
 def caller(request: pytest.FixtureRequest, kit: Any, bare_sql: tuple[str, Callable[[str], Any]], engine: Any) -> Caller:
     """Return a caller of SQL functions beside the kit."""
     return Caller(request.param, *bare_sql, engine)
+
+
+@pytest.fixture
+def plain(kit: Any, bare_sql: tuple[str, Callable[[str], Any]]) -> Plain:
+    """Return a caller of plain SQL beside the kit."""
+    return Plain(Caller("driver", *bare_sql, None))

@@ -3,6 +3,8 @@
 import asyncio
 import random
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
@@ -61,13 +63,27 @@ async def _next(iterator: Any) -> Any:
     return await anext(iterator)
 
 
+@asynccontextmanager
+async def _view(url: str) -> AsyncIterator[Any]:
+    """Provide the async view of a sync kit."""
+    with eventkit.connect(url) as kit:
+        async with kit.async_() as view:
+            yield view
+
+
 @proves("W2", "Q2")
-@pytest.mark.parametrize("pause", [0.0, 0.0005, 0.002, 0.01])
-def test_a_cancelled_claim_loses_no_task(url: str, pause: float) -> None:
+@pytest.mark.parametrize(
+    ("connect", "pause"),
+    [
+        *((eventkit.connect_async, pause) for pause in (0.0, 0.0005, 0.002, 0.01)),
+        pytest.param(_view, 0.002, marks=proves("G16")),
+    ],
+)
+def test_a_cancelled_claim_loses_no_task(url: str, connect: Any, pause: float) -> None:
     """A task that a cancelled claim had just got is released with its attempt; another worker can claim it at once."""
 
     async def main() -> None:
-        async with eventkit.connect_async(url) as kit:
+        async with connect(url) as kit:
             queue = kit.queue("q")
             claims = [asyncio.create_task(queue.claim("w", 1, wait=PATIENCE)) for _ in range(50)]
             await asyncio.sleep(0.05)

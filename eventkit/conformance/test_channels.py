@@ -16,6 +16,7 @@ import eventkit
 from eventkit import Closed, EventKit, Notification
 from eventkit.codec import Undecodable
 from eventkit.testing import advance
+from eventkit.values import ChannelInfo
 
 from .clauses import one_flavour, proves, requires
 from .processes import spawn
@@ -131,7 +132,7 @@ def _left(kit: Any, name: str) -> list[Any]:
         return [notification.payload for notification in until_end(notifications)]
 
 
-_RETENTIONS: list[tuple[dict[str, Any], range]] = [
+RETENTIONS: list[tuple[dict[str, Any], range]] = [
     ({"older_than": 75}, range(4, 10)),
     ({"older_than": 1000}, range(10)),
     ({"keep_count": 4}, range(6, 10)),
@@ -142,23 +143,65 @@ _RETENTIONS: list[tuple[dict[str, Any], range]] = [
     ({"older_than": 75, "keep_count": 2}, range(8, 10)),
     ({"older_than": 1000, "keep_count": 100}, range(10)),
 ]
+"""Retentions, and what each leaves of ten numbers: the first four are 100 seconds old, the others less than 75."""
 
 
 @proves("N4")
 @one_flavour
 def test_prune_drops_old_notifications_and_too_many(kit: EventKit) -> None:
     """Two limits together drop what either drops; the answer is the number dropped; other channels are unchanged."""
-    names = [f"channel {number}" for number in range(len(_RETENTIONS))]
+    names = [f"channel {number}" for number in range(len(RETENTIONS))]
     for numbers, seconds in ((range(4), 100), (range(4, 10), 0)):
         for name in (*names, "others"):
             for n in numbers:
                 kit.channel(name).notify(n)
         advance(kit, seconds)
-    for name, (retention, left) in zip(names, _RETENTIONS, strict=True):
+    for name, (retention, left) in zip(names, RETENTIONS, strict=True):
         assert kit.channel(name).prune(**retention) == 10 - len(left), retention
         assert kit.channel(name).prune(**retention) == 0, retention
         assert _left(kit, name) == list(left), retention
     assert _left(kit, "others") == list(range(10))
+
+
+@proves("N6")
+@one_flavour
+def test_channels_are_listed_with_their_heads(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """A channel is listed with its last committed notification, while it has any or has settings."""
+    alerts, deploys = kit.channel("alerts"), kit.channel("deploys")
+    assert (kit.channels(), alerts.head()) == ([], 0)
+    ids = [alerts.notify(n) for n in range(3)]
+    last = deploys.notify("v2")
+    kit.channel("quiet").configure(keep=60)
+    with rolled_back(kit) as tx:
+        alerts.notify("undone", tx=tx)
+        assert connect(url).channel("alerts").head() == ids[-1]
+    assert (alerts.head(), deploys.head()) == (ids[-1], last)
+    assert kit.channels() == [
+        ChannelInfo("alerts", ids[-1], 3),
+        ChannelInfo("deploys", last, 1),
+        ChannelInfo("quiet", 0, 0),
+    ]
+    with alerts.listen(start=alerts.head()) as notifications:
+        alerts.notify("next")
+        assert _payloads(notifications, 1) == ["next"]
+    assert kit.prune_channels(keep_count=1) == 3
+    assert [channel.notifications for channel in kit.channels()] == [1, 1, 0]
+    assert _left(kit, "alerts") == ["next"]
+    with pytest.raises(ValueError, match="keep_count"):
+        kit.prune_channels()
+
+
+@proves("N6", "N2")
+@one_flavour
+@requires("concurrent_writers")
+def test_a_head_is_below_an_open_transaction(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    alerts = kit.channel("alerts")
+    first = alerts.notify("first")
+    with kit.transaction() as tx:
+        alerts.notify("open", tx=tx)
+        last = connect(url).channel("alerts").notify("later")
+        assert (alerts.head(), kit.channels()[0].head) == (first, first)
+    assert (alerts.head(), kit.channels()[0].head) == (last, last)
 
 
 @proves("N4")

@@ -233,6 +233,22 @@ def test_a_seek_back_is_not_undone_by_an_idle_subscriber(kit: EventKit) -> None:
     waiting.result(30)
 
 
+@proves("S4")
+def test_a_removed_consumer_keeps_no_events(kit: EventKit) -> None:
+    """It is gone with its offset, alone and once; under its name the next one begins at the first event."""
+    stream, other = kit.stream("orders"), kit.stream("others")
+    offsets = stream.publish_many(range(3))
+    for handle, consumer, offset in ((stream, "old", 0), (stream, "new", offsets[1]), (other, "old", 7)):
+        handle.seek(consumer, offset)
+    assert stream.prune(keep_count=0) == 0
+    assert [stream.remove_consumer("old") for _ in range(2)] == [True, False]
+    assert [one.name for one in stream.consumers()] == ["new"]
+    assert (stream.offset("old"), other.offset("old")) == (0, 7)
+    assert stream.prune(keep_count=0) == 2
+    with stream.subscribe("old") as events:
+        assert next(events).offset == offsets[2]
+
+
 @proves("S5")
 @pytest.mark.parametrize("window", [1, 10])
 def test_a_crash_repeats_at_most_the_unsaved_window(kit: EventKit, url: str, flavour: str, window: int) -> None:

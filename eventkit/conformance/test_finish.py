@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit import EventKit, Fixed, Permanent, Retry, Snooze, Task, TaskQueue
+import eventkit
+from eventkit import EventKit, Fixed, NewTask, Permanent, Retry, Snooze, Task, TaskQueue
 from eventkit.testing import advance
 from eventkit.values import TaskInfo
 
 from .clauses import proves
+from .processes import spawn
 from .threads import asleep
 
 _FENCED: dict[str, Callable[[TaskQueue[Any], Task[Any]], object]] = {
@@ -26,6 +28,13 @@ _FENCED: dict[str, Callable[[TaskQueue[Any], Task[Any]], object]] = {
     "release": lambda queue, task: queue.release(task),
     "snooze": lambda queue, task: queue.snooze(task, 10),
     "extend": lambda queue, task: queue.extend(task, 1000),
+}
+_FENCED |= {
+    "ack by id and token": lambda queue, task: queue.ack((task.id, task.token), result=1),
+    "ack_many by id and token": lambda queue, task: queue.ack_many([(task.id, task.token)]) == [task.id],
+    "retry by id and token": lambda queue, task: queue.retry((task.id, task.token), delay=0, error="again"),
+    "fail by id and token": lambda queue, task: queue.fail((task.id, task.token), "broken"),
+    "extend by id and token": lambda queue, task: queue.extend((task.id, task.token), 1000),
 }
 
 
@@ -68,18 +77,72 @@ def test_a_handle_that_does_not_hold_its_task_changes_nothing(kit: EventKit) -> 
     assert kit.queue("forged").ack(held)
 
 
+@proves("Q5", "Q11")
+def test_a_failure_has_a_code(kit: EventKit) -> None:
+    """The caller names it; else it is how the task died.  A requeued task has none."""
+    queue = kit.queue("jobs")
+    ends: dict[str, Callable[[Task[Any]], object]] = {
+        "CARD_DECLINED": lambda task: queue.fail(task, "no", code="CARD_DECLINED"),
+        "FAILED": lambda task: queue.fail(task, "no"),
+        "BUSY": lambda task: queue.retry(task, code="BUSY"),
+        "EXHAUSTED": lambda task: queue.retry(task),
+        "LEASE_LOST": lambda task: None,
+    }
+    for code, end in ends.items():
+        task = _claimed(queue, max_attempts=1)
+        end(task)
+        advance(kit, 301)
+        info = queue.get(task.id)
+        assert info is not None
+        assert (info.state, info.code) == ("dead", code)
+    expired = queue.enqueue(1, expires=1).id
+    advance(kit, 2)
+    assert {info.code for info in queue.dead()} == {"EXPIRED", *ends}
+    assert queue.requeue([expired]) == 1
+    [again] = queue.claim("worker")
+    assert again.id == expired
+    assert queue.retry(again, delay=60, error="later", code="RATE_LIMITED")
+    waiting = queue.get(again.id)
+    assert waiting is not None
+    assert (waiting.state, waiting.code) == ("scheduled", "RATE_LIMITED")
+    with pytest.raises(ValueError, match="the name of a code has 1 to 100 characters"):
+        queue.fail(again, "no", code="")
+
+
 @proves("Q5")
 def test_a_finished_handle_is_worth_nothing(kit: EventKit) -> None:
     for name, end in _FENCED.items():
         queue = kit.queue(name)
         task = _claimed(queue)
         assert end(queue, task) is True, name
-        if name == "extend":
+        if name.startswith("extend"):
             continue
         before = queue.tasks()
         for again, end_again in _FENCED.items():
             assert end_again(queue, task) is False, (name, again)
         assert queue.tasks() == before, name
+
+
+def _finish(url: str, *held: tuple[int, int]) -> list[Any]:
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("jobs")
+        first, second, third, fourth = held
+        ended = [queue.extend(first, 1000), queue.ack(first, result="sent"), queue.retry(second, delay=60)]
+        return [*ended, queue.fail(third, "broken"), queue.ack_many([fourth], results={fourth[0]: "kept"})]
+
+
+@proves("Q5")
+def test_another_process_finishes_tasks_by_id_and_token(kit: EventKit, url: str) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([NewTask(number, key=str(number)) for number in range(4)])
+    tasks = queue.claim("worker", 4)
+    held = [(task.id, task.token) for task in tasks]
+    with spawn(_finish, url, *held) as process:
+        assert process.result() == [True, True, True, True, [tasks[3].id]]
+    assert [(task.id, task.state) for task in queue.tasks()] == [(tasks[1].id, "scheduled"), (tasks[2].id, "dead")]
+    assert [kit.results.get(tasks[0].id), kit.results.get(tasks[3].id)] == ["sent", "kept"]
+    with pytest.raises(TypeError, match="token is a whole number, not str"):
+        queue.ack((tasks[1].id, str(tasks[1].token)))  # type: ignore[arg-type]
 
 
 @proves("Q5", "Q11")

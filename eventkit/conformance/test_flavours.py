@@ -4,13 +4,16 @@ The other tests of the methods that neither wait nor take part in transactions r
 flavours are the same classes, which return what `execute` returns without a look at it (``tests/test_loops.py``).
 """
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import eventkit
-from eventkit import EventKit, LockHeld, NewTask, Snooze
+from eventkit import Closed, EventKit, LockHeld, NewTask, Snooze, TimedOut
 from eventkit.protocols import (
     AsyncEventStream,
     AsyncInbox,
@@ -23,6 +26,8 @@ from eventkit.protocols import (
 )
 
 from .clauses import proves
+from .flavours import Blocking, Loop
+from .threads import PATIENCE, asleep, in_thread, rolled_back
 
 _HANDLES: dict[str, type[Any]] = {
     "": eventkit.AsyncEventKit,
@@ -35,8 +40,8 @@ _HANDLES: dict[str, type[Any]] = {
     "schedules": AsyncSchedules,
     "results": AsyncResults,
 }
-_LOOPS = {".run_scheduler", ".run_maintenance", "outbox.run", "outbox.stop"}
-"""The loops, whose own tests run in both flavours."""
+_ELSEWHERE = {".run_scheduler", ".run_maintenance", "outbox.run", "outbox.stop", ".sync"}
+"""The loops, whose own tests run in both flavours, and the view, which is tested below."""
 
 
 class _Recorded:
@@ -50,14 +55,86 @@ class _Recorded:
         return getattr(self._target, name)
 
 
+@pytest.fixture
+def view(kit: Any, loop: Loop | None) -> Iterator[Any]:
+    """Return the view of the kit in the other flavour, which looks like a sync kit."""
+    if loop is not None:
+        yield kit.sync()
+        return
+    with closing(Loop()) as other:
+        yield Blocking(kit.async_(), other)
+
+
 @proves("G1", "H3", "H5", "H6", "O1", "O2")
 def test_every_method_answers_in_each_flavour(kit: EventKit, connect: Any, url: str) -> None:
+    _use_everything(connect(url))
+
+
+@proves("G16", "H3", "H5", "H6", "O1", "O2")
+def test_every_method_answers_in_a_view(kit: EventKit, view: Any) -> None:
+    """A view is closed without its kit."""
+    _use_everything(view)
+    with pytest.raises(Closed):
+        view.stream("s").publish("late")
+    assert kit.overview().queues
+
+
+@proves("G16")
+def test_a_view_waits_and_closes_with_its_kit(kit: EventKit, view: Any) -> None:
+    """Its iterators wake for commits of the kit, resume after a timeout, and end when the kit is closed."""
+    events, queue = view.stream("s").subscribe("c", start="earliest"), view.queue("q")
+    with pytest.raises(TimedOut):
+        events.next(timeout=0.05)
+    reader = in_thread(lambda: [next(events), next(events)])
+    with kit.transaction() as tx:
+        kit.stream("s").publish("first", key="k", headers={"h": "1"}, tx=tx)
+    kit.stream("s").publish("second")
+    first, second = reader.result(PATIENCE)
+    assert (first.payload, first.key, first.headers, second.payload) == ("first", "k", {"h": "1"}, "second")
+    waiting = [asleep(queue.claim, "w", wait=PATIENCE), asleep(list, events)]
+    kit.close()
+    assert [answer.result(PATIENCE) for answer in waiting] == [[], []]
+    with pytest.raises(Closed):
+        queue.enqueue("late")
+
+
+@proves("G16", "G4")
+def test_transactions_of_a_view(kit: EventKit, view: Any) -> None:
+    """They commit whole, and an error rolls them back."""
+    with rolled_back(view) as tx:
+        view.stream("s").publish("undone", tx=tx)
+    with view.transaction() as tx:
+        view.queue("q").enqueue("task", tx=tx)
+        view.stream("s").publish("done", tx=tx)
+        assert (kit.stream("s").read(), kit.queue("q").size()) == ([], 0)
+    assert [event.payload for event in kit.stream("s").read()] == ["done"]
+    [task] = view.queue("q").claim("w")
+    with view.queue("q").handling(task):
+        pass
+    assert (task.payload, kit.queue("q").get(task.id)) == ("task", None)
+
+
+@proves("G16")
+def test_a_sync_view_refuses_the_thread_of_its_loop(url: str) -> None:
+    """The call would wait for the loop that makes it."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            view = kit.sync()
+            with pytest.raises(RuntimeError, match=r"asyncio\.to_thread"):
+                view.stream("s").publish("event")
+            assert await asyncio.to_thread(view.stream("s").publish, "event") == await kit.stream("s").head()
+
+    asyncio.run(main())
+
+
+def _use_everything(kit: Any) -> None:
     used: set[str] = set()
 
     def recorded(handle: Any, kind: str) -> Any:
         return _Recorded(handle, kind, used)
 
-    whole = recorded(connect(url), "")
+    whole = recorded(kit, "")
     _use_streams(recorded(whole.stream("s"), "stream"))
     _use_queues(whole, recorded(whole.queue("q", type=str), "queue"))
     _use_channels(whole, recorded(whole.channel("c"), "channel"))
@@ -69,6 +146,8 @@ def test_every_method_answers_in_each_flavour(kit: EventKit, connect: Any, url: 
     _use_locks(whole, recorded(whole.lock("l"), "lock"))
     _use_schedules(recorded(whole.schedules, "schedules"))
     _use_results(recorded(whole.results, "results"))
+    whole.cluster_limit("several", 3, queues=["q", "other"])
+    assert [(limit.name, limit.queues) for limit in whole.cluster_limits()] == [("several", ["other", "q"])]
     for limit in (whole.limit("r", count=1, per=60), whole.limit("b", rate=0.01)):
         assert limit.acquire()
         assert not limit.acquire()
@@ -78,7 +157,7 @@ def test_every_method_answers_in_each_flavour(kit: EventKit, connect: Any, url: 
     assert whole.maintain() is not None
     whole.close()
     methods = {f"{kind}.{name}" for kind, type in _HANDLES.items() for name in vars(type) if not name.startswith("_")}
-    assert sorted(methods - used - _LOOPS) == []
+    assert sorted(methods - used - _ELSEWHERE) == []
 
 
 def _use_streams(stream: Any) -> None:
@@ -97,6 +176,7 @@ def _use_streams(stream: Any) -> None:
     assert stream.offset("consumer") == 0
     assert [consumer.name for consumer in stream.consumers()] == ["consumer"]
     assert stream.offset_at(datetime.now(UTC) - timedelta(hours=1)) < first
+    assert [stream.remove_consumer("consumer") for _ in range(2)] == [True, False]
     stream.configure(keep=60)
     assert stream.settings().keep == 60
     assert stream.prune(keep_count=1, keep_unconsumed=False) == 1
@@ -148,9 +228,14 @@ def _use_channels(kit: Any, channel: Any) -> None:
     with channel.listen() as heard, kit.listen("c") as all_heard:
         channel.notify("n", headers={"h": "1"})
         assert next(heard).payload == next(all_heard).payload == "n"
+    assert [(one.name, one.head) for one in kit.channels()] == [("c", channel.head())]
     channel.configure(keep_count=5)
     assert channel.settings().keep_count == 5
     assert channel.prune(keep_count=0) == 1
+    assert kit.prune_channels(keep_count=0) == 0
+    with kit.changes() as changes:
+        channel.notify("changed")
+        assert next(changes) is None
 
 
 def _use_inboxes(kit: Any, inbox: Any) -> None:

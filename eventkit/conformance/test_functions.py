@@ -11,7 +11,7 @@ import pytest
 from eventkit import EventKit, Exponential, Truncated
 from eventkit.testing import advance
 
-from .calling import Caller, fields
+from .calling import Caller, Plain, fields
 from .clauses import proves
 from .processes import PATIENCE, background
 from .replaying import history
@@ -95,6 +95,21 @@ def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
     expired = caller.call("enqueue", "q", "5", 0, None, None, None, -60)
     assert queue.claim("w") == []
     assert [(task.id, task.reason) for task in queue.dead()] == [(expired, "expired")]
+
+
+@proves("P2", "Q7", "Q13")
+def test_functions_keep_the_limits_for_producers(kit: EventKit, caller: Caller) -> None:
+    queue = kit.queue("q")
+    queue.configure(max_bytes=9, strict_keys=True, enqueue_rate=0.01, enqueue_burst=2)
+    id = caller.call("enqueue", "q", '{"a": 1}', 0, None, None, None, None, None, "k")
+    for payload, key, error in (('"0123456789"', None, "max_bytes"), ("2", "k", "another payload")):
+        with pytest.raises(Exception, match=error):
+            caller.call("enqueue", "q", payload, 0, None, None, None, None, None, key)
+    assert caller.call("enqueue", "q", '{"a":1.0}', 0, None, None, None, None, None, "k") == id
+    caller.call("enqueue", "q", "3")
+    with pytest.raises(Exception, match="enqueue_rate: try again in"):
+        caller.call("enqueue", "q", "4")
+    assert queue.size() == 2
 
 
 @proves("P2")
@@ -261,7 +276,7 @@ VARYING = {"id", "queue", "run_ms", "enqueued_ms", "expires_ms", "lease_expires_
 class Both:
     """A queue used by handles, and another used by functions."""
 
-    def __init__(self, kit: EventKit, caller: Caller, chance: random.Random, settings: dict[str, Any]) -> None:
+    def __init__(self, kit: EventKit, caller: Caller | Plain, chance: random.Random, settings: dict[str, Any]) -> None:
         self.kit = kit
         self.caller = caller
         self.chance = chance
@@ -363,6 +378,18 @@ def _words(kit: EventKit, queue: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: ",".join(settings) or "defaults")
 def test_functions_and_handles_do_the_same(kit: EventKit, caller: Caller, settings: dict[str, Any]) -> None:
     """The same random calls, by handles on one queue and by functions on another, have the same answers and effects."""
+    do_the_same(kit, caller, settings)
+
+
+@proves("P3")
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: ",".join(settings) or "defaults")
+def test_plain_sql_and_handles_do_the_same(kit: EventKit, plain: Plain, settings: dict[str, Any]) -> None:
+    """The same random calls, by handles and by plain SQL, have the same answers and effects."""
+    do_the_same(kit, plain, settings)
+
+
+def do_the_same(kit: EventKit, caller: Caller | Plain, settings: dict[str, Any]) -> None:
+    """Make random calls on two queues with the same settings, and compare the queues after each."""
     both = Both(kit, caller, random.Random(repr(settings)), settings)
     for _ in range(50):
         getattr(both, both.chance.choice(ACTS))()

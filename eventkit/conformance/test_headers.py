@@ -215,6 +215,7 @@ def test_an_invalid_traceparent_has_no_effect(kit: EventKit, tracer: Any) -> Non
         ("Disconnected", "Unavailable"),
         ("Closed", "EventkitError"),
         ("QueueFull", "EventkitError"),
+        ("KeyConflict", "EventkitError"),
         ("Truncated", "EventkitError"),
         ("LockHeld", "EventkitError"),
         ("TaskFailed", "EventkitError"),

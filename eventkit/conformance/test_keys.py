@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import EventKit, NewTask, TaskQueue
+from eventkit import EventKit, KeyConflict, NewTask, TaskQueue
 from eventkit.testing import advance
 from eventkit.values import DeadTasks, Enqueued, QueueSettings
 
@@ -17,6 +17,41 @@ from .processes import spawn
 from .threads import PATIENCE, asleep, line_up
 
 _DAY = 86_400
+
+
+@proves("Q7")
+@pytest.mark.parametrize("end", ["waits", "is done", "is purged", "is received"])
+def test_a_strict_queue_refuses_a_key_with_another_payload(kit: EventKit, end: str) -> None:
+    """It compares values, also after the task is gone, while its key is reserved; a refused call changes nothing."""
+    queue = kit.queue("jobs")
+    queue.configure(strict_keys=True, keep_done=3600 if end == "is done" else None)
+    first = queue.enqueue({"a": 1, "b": [2.0]}, key="k")
+    if end == "is done":
+        assert queue.ack(queue.claim("worker")[0])
+    elif end == "is purged":
+        assert queue.purge() == 1
+    elif end == "is received":
+        assert queue.receive()
+    assert queue.enqueue({"b": [2], "a": 1}, key="k") == (first.id, False)
+    kit.queue("others").enqueue(1)
+    [task] = kit.queue("others").claim("worker")
+    calls: list[Callable[[], object]] = [
+        lambda: queue.enqueue({"a": 1}, key="k"),
+        lambda: queue.enqueue_many(["new", NewTask(None, key="k")]),
+        lambda: queue.enqueue_many([NewTask(1, key="twice"), NewTask(2, key="twice")]),
+        lambda: kit.queue("others").ack(task, then=[queue.new("new"), queue.new(1, key="k")]),
+    ]
+    before = queue.tasks()
+    for call in calls:
+        with pytest.raises(KeyConflict, match=r"key .* of queue 'jobs' belongs to task \d+, which has another payload"):
+            call()
+    assert queue.tasks() == before
+    assert [new.created for new in queue.enqueue_many([NewTask(1, key="twice"), NewTask(1, key="twice")])] == [
+        True,
+        False,
+    ]
+    queue.configure(strict_keys=False)
+    assert queue.enqueue("another", key="k") == (first.id, False)
 
 
 def _produce(url: str, racers: int, threads: int) -> list[Enqueued]:

@@ -164,6 +164,32 @@ def test_renewing_begins_the_ttl_anew(kit: EventKit) -> None:
     assert kit.lock("l").acquire()
 
 
+@proves("K1")
+def test_a_renewal_may_have_a_ttl_of_its_own(kit: EventKit) -> None:
+    """It holds until the next renewal, which has the handle's ttl again."""
+    lock = kit.lock("l", ttl=PATIENCE)
+    assert lock.acquire()
+    assert lock.renew(ttl=5 * PATIENCE)
+    advance(kit, 4 * PATIENCE)
+    assert not kit.lock("l").acquire()
+    assert lock.renew()
+    advance(kit, PATIENCE)
+    assert kit.lock("l").acquire()
+    with pytest.raises(ValueError, match="ttl is at least"):
+        lock.renew(ttl=0)
+
+
+@proves("K1")
+def test_a_holder_may_have_a_name_of_its_own(kit: EventKit) -> None:
+    with kit.lock("l", holder="deploy 42"), pytest.raises(LockHeld, match="held by deploy 42 until") as caught:
+        kit.lock("l").__enter__()
+    assert caught.value.holder == "deploy 42"
+    assert kit.lock("l", holder="deploy 43").acquire()
+    assert kit.overview().locks["l"].holder == "deploy 43"
+    with pytest.raises(ValueError, match="name of a holder"):
+        kit.lock("l", holder="")
+
+
 @proves("K1", "G13")
 def test_entering_a_lock_that_is_held_says_by_whom_and_until_when(kit: EventKit, connect: Any, url: str) -> None:
     before = database_ms(kit)

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from typing import Any
 
@@ -44,11 +45,40 @@ def test_a_message_belongs_to_the_transaction(kit: EventKit) -> None:
 
 
 @proves("O1")
-def test_a_message_needs_a_transaction(kit: EventKit) -> None:
-    """Adding a message without a transaction is refused."""
+def test_a_message_has_the_times_of_a_task(kit: EventKit) -> None:
+    """It may be delayed, urgent or expire, and needs no transaction; in order, a delayed one holds up its key."""
+    target = Target()
+    outbox, ordered = kit.outbox("mails", deliver=target), kit.outbox("calls", deliver=target, ordered=True)
+    soon = datetime.now(UTC) + timedelta(seconds=500)
+    outbox.add("delayed", delay=500)
+    outbox.add("dated", run_at=soon, expires=600)
+    assert outbox.add("expired", expires=100) != outbox.add("lasting", expires=soon + timedelta(seconds=500))
+    advance(kit, 200)
+    outbox.add("last")
+    outbox.add("urgent", priority=5)
+    outbox.add("early", run_at=datetime.now(UTC) - timedelta(days=1))
+    for payload, delay in (("first", 1000), ("second", None), ("third", 0)):
+        ordered.add(payload, key="ann", delay=delay)
+    ordered.add("other", key="bob", priority=1)
+    deliver_all(outbox)
+    deliver_all(ordered)
+    assert target.delivered == ["urgent", "early", "lasting", "last", "other"]
+    assert [(dead.payload, dead.reason) for dead in outbox.queue.dead()] == [("expired", "expired")]
+    advance(kit, 301)
+    deliver_all(kit.outbox("mails", deliver=target))
+    assert sorted(target.delivered[5:]) == ["dated", "delayed"]
+    advance(kit, 700)
+    ordered = kit.outbox("calls", deliver=target, ordered=True)
+    with running(ordered):
+        eventually(lambda: ordered.stats().pending == ordered.stats().delivering == 0)
+    assert target.delivered[7:] == ["first", "second", "third"]
+
+
+@proves("O1")
+def test_a_message_that_is_refused_is_not_added(kit: EventKit) -> None:
     outbox = kit.outbox("mails")
-    with pytest.raises(ValueError, match="inside a transaction"):
-        outbox.add("lost", tx=None)
+    with pytest.raises(ValueError, match="pass one of them"):
+        outbox.add("when", delay=1, run_at=datetime.now(UTC))
     with kit.transaction() as tx, pytest.raises(ValueError, match="set by the outbox"):
         outbox.add("mine", tx=tx, headers={"message-id": "my own"})
     with kit.transaction() as tx, pytest.raises(ValueError, match="characters"):

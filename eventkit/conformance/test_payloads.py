@@ -1,5 +1,6 @@
 """Payloads: exact storage or refusal (G8); and typed payloads (G9)."""
 
+import base64
 import dataclasses
 import datetime
 import json
@@ -18,6 +19,26 @@ from .clauses import both_flavours, proves
 from .urls import with_options
 
 LIMIT = 524_288
+
+
+@proves("G9")
+def test_bytes_are_payloads(kit: EventKit) -> None:
+    """They are stored as text in base64, which handles of other types, plain SQL and Spark read."""
+    data = bytes(range(256))
+    queue, stream, channel = kit.queue("b", type=bytes), kit.stream("b", type=bytes), kit.channel("b", type=bytes)
+    with channel.listen() as heard:
+        channel.notify(data)
+        assert next(heard).payload == data
+    stream.publish_many([data, b""])
+    assert [event.payload for event in stream.read()] == [data, b""]
+    queue.enqueue_many([data, NewTask(b"", key="k")])
+    assert {task.payload for task in queue.claim("worker", 2)} == {data, b""}
+    assert kit.stream("b").read()[0].payload == base64.b64encode(data).decode()
+    wrong: Any
+    for wrong in ("abcd", 1, None):
+        with pytest.raises(TypeError, match="the payload is not"):
+            queue.enqueue(wrong)
+
 
 EXACT: list[Any] = [
     None,

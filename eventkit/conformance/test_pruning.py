@@ -12,6 +12,7 @@ from eventkit.testing import advance
 from .clauses import both_flavours, proves, requires
 from .processes import spawn
 from .streaming import END, go, publish_and_prune, send_in_transactions, transaction, until_end
+from .test_channels import RETENTIONS
 from .threads import each, in_thread, take
 
 
@@ -34,19 +35,7 @@ def _aged(kit: Any) -> Any:
 @proves("S8")
 @pytest.mark.parametrize(
     ("retention", "left"),
-    [
-        ({"older_than": 75}, range(4, 10)),
-        ({"older_than": 25}, range(7, 10)),
-        ({"older_than": 1000}, range(10)),
-        ({"older_than": 0}, range(0)),
-        ({"keep_count": 4}, range(6, 10)),
-        ({"keep_count": 10}, range(10)),
-        ({"keep_count": 11}, range(10)),
-        ({"keep_count": 0}, range(0)),
-        ({"older_than": 75, "keep_count": 8}, range(4, 10)),
-        ({"older_than": 75, "keep_count": 2}, range(8, 10)),
-        ({"older_than": 1000, "keep_count": 100}, range(10)),
-    ],
+    [*RETENTIONS, ({"older_than": 25}, range(7, 10)), ({"older_than": 0}, range(0))],
     ids=str,
 )
 def test_prune_drops_what_is_too_old_and_what_is_too_much(

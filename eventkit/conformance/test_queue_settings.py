@@ -367,6 +367,74 @@ def test_an_enqueue_holds_the_bound_until_its_transaction_ends(kit: EventKit, co
 
 
 @proves("Q13")
+def test_a_large_payload_is_refused(kit: EventKit, url: str) -> None:
+    """`max_bytes` counts the payload as JSON in UTF-8, however it is enqueued."""
+    queue = kit.queue("jobs")
+    queue.configure(max_bytes=6)
+    assert queue.enqueue("éé").created
+    claimed = kit.queue("others")
+    claimed.enqueue(1)
+    [task] = claimed.claim("worker")
+    calls: list[Callable[[Any], object]] = [
+        queue.enqueue,
+        lambda large: queue.enqueue(large, key="k"),
+        lambda large: queue.enqueue_many([1, large]),
+        lambda large: queue.enqueue_many([NewTask(large, delay=5)]),
+        lambda large: claimed.ack(task, then=[queue.new(1), queue.new(large)]),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="a payload has 7 bytes as JSON, more than the max_bytes"):
+            call("abcde")
+    assert [info.payload for info in queue.tasks()] == ["éé"]
+    assert claimed.size() == 1
+
+
+@proves("Q13")
+@both_flavours
+def test_producers_have_a_rate(kit: EventKit) -> None:
+    """A refused call says when to try again; only tasks that are created and committed use tokens."""
+    queue = kit.queue("jobs")
+    queue.configure(enqueue_rate=0.01, enqueue_burst=2)
+    with rolled_back(kit) as tx:
+        queue.enqueue_many([1, 2], tx=tx)
+    first = queue.enqueue(1, key="k")
+    assert queue.enqueue(1, key="k") == (first.id, False)
+    assert queue.enqueue(2).created
+    calls: list[Callable[[], object]] = [
+        lambda: queue.enqueue(3),
+        lambda: queue.enqueue(3, key="another"),
+        lambda: queue.enqueue_many([3]),
+        lambda: queue.enqueue(3, wait=0.1),
+    ]
+    for call in calls:
+        with pytest.raises(QueueFull, match=r"enqueue_rate: try again in .* s") as caught:
+            call()
+        assert 90 < (caught.value.retry_after or 0) <= 100
+    with pytest.raises(QueueFull, match="whose enqueue_burst is 2"):
+        queue.enqueue_many([1, 2, 3], wait=60)
+    advance(kit, 100)
+    assert queue.enqueue(3).created
+    assert queue.size() == 3
+    advance(kit, -10_000)
+    assert queue.enqueue("after a clock that was ahead").created
+    queue.configure(enqueue_rate=10)
+    queue.enqueue_many([4, 5])
+    began = time.monotonic()
+    for number in range(3):
+        assert queue.enqueue(number, wait=60).created
+    assert 0.2 < time.monotonic() - began < SOON
+
+
+@proves("Q13")
+def test_no_race_exceeds_the_rate_of_producers(kit: EventKit, url: str) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(enqueue_rate=1e-6, enqueue_burst=20)
+    with spawn(_fill, url, 2, 30) as one, spawn(_fill, url, 2, 30) as two:
+        pass
+    assert one.result() + two.result() == queue.size() == 20
+
+
+@proves("Q13")
 def test_no_race_exceeds_max_size(kit: EventKit, url: str) -> None:
     queue = kit.queue("jobs")
     queue.configure(max_size=20)
@@ -434,6 +502,78 @@ def test_a_place_that_gets_free_wakes_a_waiting_claim(kit: EventKit) -> None:
     queue.ack(first)
     [second] = claim.result(SOON)
     assert second.payload == "second"
+
+
+@proves("Q23", "W2")
+def test_a_limit_over_several_queues(kit: EventKit) -> None:
+    """It counts the running tasks of all of them, and wakes a claim when one ends, in any of them."""
+    one, two, free = kit.queue("one"), kit.queue("two"), kit.queue("free")
+    kit.cluster_limit("gpu", 2, queues=["two", "one"])
+    kit.cluster_limit("narrow", 1, queues=["two"])
+    for queue in (one, two, free):
+        queue.enqueue_many([queue.name] * 5)
+    [task] = two.claim("worker", 3)
+    [other] = one.claim("worker", 3, lease=3600)
+    assert (one.claim("worker"), two.claim("worker"), len(free.claim("worker", 5))) == ([], [], 5)
+    assert [(limit.name, limit.max_running, limit.queues, limit.running) for limit in kit.cluster_limits()] == [
+        ("gpu", 2, ["one", "two"], 2),
+        ("narrow", 1, ["two"], 1),
+    ]
+    for end in (two.ack, lambda task: two.release(task)):
+        waiting = asleep(one.claim, "worker", wait=60)
+        assert not waiting.done()
+        assert end(task)
+        [claimed] = waiting.result(SOON)
+        assert one.ack(claimed)
+        [task] = two.claim("worker", 3)
+    waiting = asleep(one.claim, "worker", 3, wait=60)
+    kit.cluster_limit("gpu", 3, queues=["two", "one"])
+    assert len(waiting.result(SOON)) == 1
+    kit.cluster_limit("gpu", None)
+    assert [limit.name for limit in kit.cluster_limits()] == ["narrow"]
+    one.enqueue_many([1, 2])
+    assert len(one.claim("worker", 9)) == 3
+    assert one.ack(other)
+    with pytest.raises(ValueError, match="a limit has a number and queues"):
+        kit.cluster_limit("gpu", None, queues=["one"])
+    with pytest.raises(ValueError, match="a limit has a number and queues"):
+        kit.cluster_limit("gpu", 3)
+
+
+@proves("Q23", "W2")
+def test_a_lease_that_ends_makes_room_in_the_other_queue(kit: EventKit) -> None:
+    kit.cluster_limit("gpu", 1, queues=["one", "two"])
+    kit.queue("one").enqueue(1)
+    kit.queue("two").enqueue(2)
+    assert kit.queue("one").claim("worker", lease=0.5)
+    assert len(kit.queue("two").claim("worker", wait=60)) == 1
+
+
+def _run_both(url: str, racers: int) -> tuple[int, int]:
+    """Run the tasks of two queues until there are none; return how many, and the most that were running at once."""
+    runs = most = 0
+    with eventkit.connect(url) as kit:
+        queues = [kit.queue("one"), kit.queue("two")]
+        line_up(kit, racers)
+        while any(queue.size() for queue in queues):
+            for queue in queues:
+                for task in queue.claim("worker", 5, wait=0.1):
+                    most = max(most, kit.cluster_limits()[0].running)
+                    runs += 1
+                    assert queue.ack(task)
+    return runs, most
+
+
+@proves("Q23")
+def test_no_race_exceeds_a_limit_over_several_queues(kit: EventKit, url: str) -> None:
+    kit.cluster_limit("gpu", 2, queues=["one", "two"])
+    kit.queue("one").enqueue_many(range(30))
+    kit.queue("two").enqueue_many(range(30))
+    with spawn(_run_both, url, 3) as one, spawn(_run_both, url, 3) as two, spawn(_run_both, url, 3) as three:
+        pass
+    answers = [one.result(), two.result(), three.result()]
+    assert sum(runs for runs, _ in answers) == 60
+    assert max(most for _, most in answers) <= 2
 
 
 @proves("Q13")

@@ -167,7 +167,7 @@ def _end(url: str, how: str) -> None:
 @proves("K3", "W1", "W2")
 def test_a_result_saved_in_another_process_wakes(dozer: EventKit, url: str, elsewhere: Elsewhere) -> None:
     id = dozer.queue("jobs").enqueue(1).id
-    waiting = [asleep(dozer.results.wait, which, PATIENCE) for which in ("named", id, id)]
+    waiting = [asleep(dozer.results.wait, *which) for which in (("named", PATIENCE), (id, PATIENCE), (id,))]
     elsewhere(_save, url, "another", 0)
     assert not any(future.done() for future in waiting)
     elsewhere(_save, url, "named", {"a": 1})
@@ -200,8 +200,9 @@ def test_a_death_in_another_process_wakes(dozer: EventKit, url: str, elsewhere: 
         with pytest.raises(TaskFailed) as caught:
             outcome.result(SOON)
         assert (caught.value.id, caught.value.reason) == (id, reason)
+        assert caught.value.code == {"lapsed, and claimed": "LEASE_LOST"}.get(how, reason.upper())
         assert error is None if caught.value.error is None else error and error in caught.value.error
-        assert f"task {id} is dead ({reason}" in str(caught.value)
+        assert f"task {id} is dead ({reason}, {caught.value.code};" in str(caught.value)
         assert "requeue()" in str(caught.value)
     assert dozer.results.get(id, "nothing") == "nothing"
 

@@ -13,9 +13,10 @@ import eventkit
 from eventkit import EventKit
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .processes import PATIENCE, background, spawn
 from .scheduling import SECOND, STEPS, die_ticking, fires, go_together, next_fire, the_schedule, tick_along
+from .threads import rolled_back
 from .urls import with_options
 
 _HOUR = timedelta(hours=1)
@@ -227,6 +228,27 @@ def test_one_tick_fires_however_many_are_due(kit: EventKit) -> None:
     for fire in fired:
         task = tasks[fire.task_id]
         assert (task.queue, f"schedule {task.payload}", task.run_at) == (fire.queue, fire.schedule, fire.moment)
+    assert kit.schedules.tick() == []
+
+
+@proves("K4", "G4")
+@both_flavours
+def test_a_tick_in_a_transaction_is_part_of_it(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """A tick that is rolled back has fired nothing; one that commits has fired all, beside other rows."""
+    with kit.transaction() as tx:
+        for n in range(150):
+            kit.schedules.add(f"schedule {n:03}", "@every 1h", "q", n, tx=tx)
+    advance(kit, 3700)
+    before, other = kit.schedules.list(), connect(url)
+    with rolled_back(kit) as tx:
+        assert len(kit.schedules.tick(tx=tx)) == 150
+        assert other.queue("q").size() == 0
+    assert (kit.schedules.list(), kit.queue("q").size()) == (before, 0)
+    with kit.transaction() as tx:
+        fired = kit.schedules.tick(tx=tx)
+        kit.stream("ticks").publish(len(fired), tx=tx)
+    assert sorted(task.id for task in kit.queue("q").tasks(limit=1000)) == sorted(fire.task_id for fire in fired)
+    assert [event.payload for event in kit.stream("ticks").read()] == [150]
     assert kit.schedules.tick() == []
 
 

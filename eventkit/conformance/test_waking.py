@@ -16,6 +16,7 @@ from eventkit import EventKit, Task
 from .clauses import proves
 from .flavours import Blocking, Loop
 from .processes import PATIENCE, Elsewhere, another_process, background, spawn  # noqa: F401  # a fixture
+from .threads import SOON
 from .urls import with_options
 
 NEVER = 3600
@@ -67,6 +68,43 @@ def _commit_everything(url: str) -> None:
         kit.queue("claimed").enqueue("woken")
         kit.channel("c").notify("woken")
         kit.queue("full").receive()
+
+
+def _write_elsewhere(url: str) -> None:
+    """Commit to a table that is not eventkit's own."""
+    with eventkit.connect(url) as kit:
+        for sql in ("CREATE TABLE shop (n integer)", "DROP TABLE shop"):
+            with kit.transaction() as tx:
+                tx.execute(sql)
+
+
+@proves("W7")
+def test_a_commit_to_any_table_is_a_change(sleeper: EventKit, url: str, elsewhere: Elsewhere) -> None:
+    """It is noticed before the first step, between two steps, and while a step waits."""
+    with sleeper.changes() as changes:
+        elsewhere(_write_elsewhere, url)
+        changes.next(SOON)
+        sleeper.stream("t").save_offset("c", 1)
+        changes.next(SOON)
+        waiting = background(changes.next, PATIENCE)
+        elsewhere(_write_elsewhere, url)
+        waiting.result(SOON)
+    assert list(changes) == []
+
+
+@proves("W7", "W2")
+def test_the_last_commit_is_followed_by_a_change(sleeper: EventKit, url: str) -> None:
+    """A reader that only reads when something has changed reads everything."""
+    changes, seen = sleeper.changes(), list[Any]()
+    with spawn(_publish_slowly, url, 100):
+        while len(seen) < 100:
+            changes.next(PATIENCE)
+            seen += [event.payload for event in sleeper.stream("t").read()][len(seen) :]
+    assert seen == list(range(100))
+    waiting = background(list, changes)
+    time.sleep(0.1)
+    sleeper.close()
+    assert len(waiting.result(SOON)) <= 2
 
 
 _MAKE_READY: dict[str, Callable[[Any, Task[Any] | None], object]] = {

@@ -15,6 +15,7 @@ WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
     "notify": lambda kit, task, tx: kit.channel("c").notify(1, tx=tx),
     "save_offset": lambda kit, task, tx: kit.stream("t").save_offset("consumer", 9, tx=tx),
     "seek": lambda kit, task, tx: kit.stream("t").seek("consumer", 1, tx=tx),
+    "remove_consumer": lambda kit, task, tx: kit.stream("t").remove_consumer("consumer", tx=tx),
     "claim": lambda kit, task, tx: kit.queue("q").claim("w", tx=tx),
     "receive": lambda kit, task, tx: kit.queue("q").receive(tx=tx),
     "ack": lambda kit, task, tx: kit.queue("q").ack(task, tx=tx),

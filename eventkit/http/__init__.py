@@ -16,8 +16,9 @@ of `app` are further handlers of the framework.
 """
 
 from .app import Guard, app
+from .bodies import Problem, Refusal
 from .keys import Keys
-from .routing import Access, Problem, Refusal
+from .routing import Access
 from .server import NotForOthers, serve
 from .service import ServiceSettings, settings_of
 

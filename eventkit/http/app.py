@@ -29,15 +29,23 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Message, Middleware
 from ..logs import REQUEST
 from ..protocols import AsyncEventKit
 from ..telemetry import start_span
-from . import coordination, ops, spellings, streams, tasks, webhooks
+from . import coordination, ops, queues, spellings, streams, tasks, webhooks
+from .bodies import Refusal
 from .dashboard.pages import router as dashboard
 from .keys import caller, is_at
-from .routing import ACCESS, Access, Connection, Refusal, Route, answer_problem, hide_slashes, show_slashes
+from .routing import ACCESS, Access, Connection, Route, answer_problem, hide_slashes, show_slashes
 from .service import ServiceContext, ServiceMetrics, ServiceSettings, audit, stop_auditing
 
 access = logging.getLogger("eventkit.http.access")
 
-ROUTES = (tasks, webhooks, streams, coordination, ops)  # The modules with routes, in the order of the OpenAPI document.
+ROUTES = (
+    queues,
+    tasks,
+    webhooks,
+    streams,
+    coordination,
+    ops,
+)  # The modules with routes, in the order of the OpenAPI document.
 
 Guard = Callable[[Connection, Access], Awaitable[None]]
 """A check before each route whose scope is not ``open``; it raises `Refusal` to deny the request."""
@@ -218,16 +226,17 @@ def app(
         if access is not None and access.scope == "admin":
             audit(f"{connection.scope.get('method')} {connection.scope['path']}", caller(connection))
 
-    routes = [handler for module in ROUTES for handler in vars(module).values() if isinstance(handler, Route)]
+    ours = [handler for module in ROUTES for handler in vars(module).values() if isinstance(handler, Route)]
+    routes = (*ours, *spellings.deprecated_routes())
     state: dict[str, Any] = {"context": context, "guard": guard, "proxies": _proxies(context.settings), "sessions": {}}
     return Application(
-        state=State(state),
-        route_handlers=[*routes, *spellings.deprecated_routes(), dashboard(), *pages],
+        state=State(state | {"routes": routes}),
+        route_handlers=[*routes, dashboard(), *pages],
         dependencies={"service": Provide(lambda: context, sync_to_thread=False)},
         guards=[ask],
         middleware=[partial(observed, metrics=context.metrics), *middleware],
         exception_handlers={Exception: answer_problem},
-        openapi_config=ops.document(),
+        openapi_config=None,
         cors_config=_cors(context.settings),
         request_max_body_size=context.settings.max_body,
         logging_config=None,

@@ -1,14 +1,16 @@
-"""Locks, limits and results."""
+"""Locks, limits, results, workers and channels."""
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
 from ..errors import TaskFailed
+from ..operations.channel import FindNotification, FindNow, FollowNotifications, NotificationsAhead
 from ..operations.claim import fresh_token
 from ..operations.coordination import (
     AcquireLock,
@@ -22,11 +24,35 @@ from ..operations.coordination import (
 )
 from ..operations.queue import FindTokens
 from ..results import key_of
-from ..values import HeldLock
+from ..values import ChannelInfo, ChannelSettings, ClusterLimit, HeldLock, LimitInfo, WorkerInfo
+from .bodies import Refusal
 from .keys import require
-from .routing import AtLeastOne, Burst, HTTPRequest, Lifetime, Name, Rate, Refusal, Token, route, token, whole
+from .routing import (
+    EVENTS,
+    AfterName,
+    AtLeastOne,
+    Burst,
+    Count,
+    HTTPRequest,
+    Lifetime,
+    Listed,
+    Name,
+    Number,
+    Rate,
+    Seconds,
+    Token,
+    bounds,
+    page,
+    route,
+    sent,
+    token,
+    whole,
+)
 from .service import Service
+from .streams import AT_ONCE, LastEventId, Live, Source
 
+OlderThan = Annotated[float | None, QueryParameter(**bounds(Seconds), description="Age in seconds.")]
+Kept = Annotated[int | None, QueryParameter(**bounds(Number), description="Number to keep of each.")]
 Length = Annotated[int, Meta(ge=1, le=checks.FOREVER)]
 
 
@@ -73,9 +99,9 @@ class StillHeld(msgspec.Struct, frozen=True):
 
 
 @route("GET", "/locks", "consume")
-async def list_locks(service: Service) -> dict[str, HeldLock]:
+async def list_locks(service: Service, after: AfterName = None, limit: Listed = 100) -> dict[str, HeldLock]:
     """List the locks that are held, by name."""
-    return (await service.kit.overview()).locks
+    return page((await service.kit.overview()).locks, after, limit)
 
 
 @route("GET", "/locks/{lock:str}", "consume")
@@ -130,6 +156,18 @@ class Decision(msgspec.Struct, frozen=True):
     allowed: bool
 
 
+@route("GET", "/limits", "consume", on="limit")
+async def list_limits(service: Service, limit: Listed = 100) -> list[LimitInfo]:
+    """List limits with their counts, by name."""
+    return await service.kit.limits(limit)
+
+
+@route("GET", "/workers", "consume")
+async def list_workers(service: Service) -> list[WorkerInfo]:
+    """List the workers with their queues and slots, by name."""
+    return await service.kit.workers()
+
+
 @route("POST", "/limits/{limit:str}/window", "produce")
 async def count_call(service: Service, limit: FromPath[str], data: JSONBody[Window]) -> Decision:
     """Count a call in the current window if there is room; refused calls do not count."""
@@ -142,7 +180,38 @@ async def take_token(service: Service, limit: FromPath[str], data: JSONBody[Buck
     return Decision(await service.kit.limit(limit, rate=data.rate, burst=data.burst).acquire())
 
 
-class NewResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClusterLimits(msgspec.Struct, frozen=True):
+    """Limits over several queues."""
+
+    limits: list[ClusterLimit]
+
+
+class ClusterLimitInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """At most *max_running* tasks of all *queues* run at once."""
+
+    max_running: AtLeastOne
+    queues: Annotated[list[Name], Meta(min_length=1)]
+
+
+@route("GET", "/cluster-limits", "admin")
+async def list_cluster_limits(service: Service) -> ClusterLimits:
+    """List the limits over several queues, with the number of running tasks."""
+    return ClusterLimits(await service.kit.cluster_limits())
+
+
+@route("PUT", "/cluster-limits/{limit:str}", "admin", status=204)
+async def set_cluster_limit(service: Service, limit: FromPath[str], data: JSONBody[ClusterLimitInput]) -> None:
+    """Set a limit over several queues, or replace the one of the same name."""
+    await service.kit.cluster_limit(limit, data.max_running, queues=data.queues)
+
+
+@route("DELETE", "/cluster-limits/{limit:str}", "admin", status=204)
+async def delete_cluster_limit(service: Service, limit: FromPath[str]) -> None:
+    """Delete a limit over several queues, if there is one."""
+    await service.kit.cluster_limit(limit, None)
+
+
+class ResultInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value to store until its ttl."""
 
     value: msgspec.Raw
@@ -174,7 +243,9 @@ async def get_result(request: HTTPRequest, service: Service, result: FromPath[st
 
 
 @route("PUT", "/results/{result:str}", "produce", status=204)
-async def save_result(request: HTTPRequest, service: Service, result: FromPath[str], data: JSONBody[NewResult]) -> None:
+async def save_result(
+    request: HTTPRequest, service: Service, result: FromPath[str], data: JSONBody[ResultInput]
+) -> None:
     """Store a value; that of a task, by its id, needs the right to consume from its queue."""
     id = whole(result)
     if id is not None:  # A deleted task may have been in any queue.
@@ -184,3 +255,95 @@ async def save_result(request: HTTPRequest, service: Service, result: FromPath[s
     save = SaveResult(key_of(result if id is None else id), service.raw.encode(data.value), lasts)
     with service.pressure.write():
         await service.execute(save)
+
+
+class NewNotification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A notification for a channel."""
+
+    payload: msgspec.Raw
+    headers: dict[str, str] | None = None
+
+
+class Notified(msgspec.Struct, frozen=True):
+    """The id of the notification."""
+
+    id: int
+
+
+@route("GET", "/channels", "consume")
+async def list_channels(service: Service) -> list[ChannelInfo]:
+    """List all channels with notifications or settings."""
+    return await service.kit.channels()
+
+
+class ChannelPruning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of age and number beyond which notifications are dropped."""
+
+    older_than_s: Seconds | None = None
+    keep_count: Number | None = None
+
+
+class ChannelChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Retention of notifications in seconds and by number; null is unlimited, omitted settings are kept."""
+
+    keep: Seconds | UnsetType | None = UNSET
+    keep_count: Number | UnsetType | None = UNSET
+
+
+class ChannelDetails(msgspec.Struct, frozen=True):
+    """A channel: the id of its last notification, and its settings."""
+
+    channel: str
+    head: int
+    settings: ChannelSettings
+
+
+@route("DELETE", "/channels", "admin", on="channel")
+async def prune_channels(service: Service, older_than_s: OlderThan = None, keep_count: Kept = None) -> Count:
+    """Drop the oldest notifications of each channel: those older, and those beyond a number; none without limits."""
+    if older_than_s is None and keep_count is None:
+        return Count(0)
+    return Count(await service.kit.prune_channels(older_than=older_than_s, keep_count=keep_count))
+
+
+@route("GET", "/channels/{channel:str}", "consume")
+async def get_channel(service: Service, channel: FromPath[str]) -> ChannelDetails:
+    """Return a channel; an unknown channel is empty."""
+    handle = service.channel(channel)
+    return ChannelDetails(channel, await handle.head(), await handle.settings())
+
+
+@route("PATCH", "/channels/{channel:str}", "admin")
+async def change_channel(service: Service, channel: FromPath[str], data: JSONBody[ChannelChanges]) -> ChannelDetails:
+    """Change the retention of a channel."""
+    handle = service.channel(channel)
+    await handle.configure(**sent(data))
+    return ChannelDetails(channel, await handle.head(), await handle.settings())
+
+
+@route("POST", "/channels/{channel:str}/prune", "admin")
+async def prune_channel(service: Service, channel: FromPath[str], data: JSONBody[ChannelPruning]) -> Count:
+    """Drop the oldest notifications of a channel."""
+    handle = service.channel(channel)
+    return Count(await handle.prune(older_than=data.older_than_s, keep_count=data.keep_count))
+
+
+@route("POST", "/channels/{channel:str}", "produce", status=201)
+async def notify(service: Service, channel: FromPath[str], data: JSONBody[NewNotification]) -> Notified:
+    """Send a notification to all listeners."""
+    handle = service.channel(channel)
+    with service.pressure.write():
+        return Notified(await handle.notify(data.payload, headers=data.headers))
+
+
+@route("GET", "/channels/{channel:str}/sse", "consume", media=(EVENTS,))
+async def listen(service: Service, channel: FromPath[str], last_event_id: LastEventId = None) -> Live:
+    """Follow a channel as server-sent events: new notifications, or those after the last id."""
+    channels = (service.channel(channel).name,)
+    source = Source(
+        place=lambda after, seen: FindNotification(channels, after, checks.MOST),
+        read=lambda place: FollowNotifications(channels, place, AT_ONCE, service.raw),
+        ahead=lambda place: NotificationsAhead(channels, *place),
+        position=attrgetter("id"),
+    )
+    return await Live.of(service, source, FindNow((channel,)), last_event_id)

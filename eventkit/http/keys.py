@@ -24,7 +24,8 @@ from ..operations.admin import AnyApiKey, ApiKey, BeginSession, EndSession, Find
 from ..operations.schedule import ReadClock
 from ..protocols import AsyncEventKit
 from ..webhooks.signing import SIGNATURE, SignatureRefused, check
-from .routing import ACCESS, Access, Connection, HTTPRequest, Refusal
+from .bodies import Refusal
+from .routing import ACCESS, Access, Connection, HTTPRequest
 
 T = TypeVar("T")
 

@@ -1,20 +1,30 @@
-"""Health checks, metrics, and the OpenAPI document."""
+"""Health checks, metrics, and the OpenAPI document of the routes.
+
+The document's schemas are msgspec's, which also decodes bodies and encodes answers by the same types; `CONDITIONS` has
+the checks between two fields, which types cannot express.
+"""
 
 import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from time import monotonic
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from zoneinfo import available_timezones
 
 import msgspec
-from litestar import Litestar, Response
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.plugins import JsonRenderPlugin
+from litestar import Response
+from litestar.params import HeaderParameter, PathParameter, QueryParameter
+from msgspec import Meta
 
+from .. import __version__
 from ..errors import EventkitError
 from ..operations.channel import NotificationsAhead
+from .bodies import JSON, PROBLEM, Problem, Refusal, title_of
 from .dashboard import template
-from .routing import HTTPRequest, Refusal, problem_of, route
+from .routing import ACCESS, OUTLINE, PRINTABLE, Access, HTTPRequest, Name, Outline, Route, problem_of, route
 from .service import Service, ServiceContext
 
 _CHANNEL = "eventkit:ready"
@@ -79,7 +89,7 @@ async def _wake_ms(service: ServiceContext) -> float:
     _, found = await asyncio.shield(checked)
     if isinstance(found, Refusal):
         problem = found.problem
-        raise Refusal(problem.status, problem.code, problem.error)
+        raise Refusal(problem.status, problem.code, problem.detail)
     return round(1000 * found, 1)
 
 
@@ -91,7 +101,7 @@ async def _checked(service: ServiceContext) -> tuple[float, float | Refusal]:
     except TimeoutError:
         found = Refusal(503, "not_ready", f"the database did not respond within {2 * _PATIENCE:g} s")
     except EventkitError as error:
-        found = Refusal(503, "not_ready", problem_of(error)[0].error)
+        found = Refusal(503, "not_ready", problem_of(error)[0].detail)
     return monotonic(), found
 
 
@@ -110,7 +120,7 @@ async def _woken(service: ServiceContext) -> float | Refusal:
     return took
 
 
-@route("GET", "/metrics", "consume", responses={200: ResponseSpec(str, media_type="text/plain")})
+@route("GET", "/metrics", "consume", media=("text/plain", JSON))
 async def metrics(request: HTTPRequest, service: Service) -> Response[str]:
     """Return all metrics in Prometheus' text format, or as JSON with ``Accept: application/json``."""
     if "application/json" in request.headers.get("accept", ""):
@@ -137,44 +147,215 @@ async def _as_json(service: ServiceContext) -> Response[Any]:
         for registry in service.registries
         for metric in registry
     }
-    return Response(shown, media_type="application/json")
+    return Response(shown, media_type=JSON)
 
 
-def document() -> OpenAPIConfig:
-    """Return the settings of the OpenAPI document."""
-    return OpenAPIConfig(
-        title="eventkit",
-        version="1",
-        description="Durable streams, a task queue and notifications in your own database.",
-        path="/schema",
-        render_plugins=[JsonRenderPlugin()],
-    )
+_PLACES = {QueryParameter: "query", HeaderParameter: "header", PathParameter: "path"}
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next attempt.", "schema": {"type": "integer"}}}
+_SECURITY = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key of `eventkit key add`, with the scopes that an operation names.  As long as no key was "
+        "ever added, a service that listens only on loopback needs none.",
+    }
+}
+
+
+def _one_of(*names: str) -> dict[str, Any]:
+    """Return the condition that at least one field is there and not null."""
+    return {"anyOf": [{"required": [name], "properties": {name: {"type": "number"}}} for name in names]}
+
+
+_TIMEOUT = {"dependentRequired": {"timeout_ms": ["callback_url"]}}
+
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "NewTask": {"not": {"required": ["delay_ms", "run_at"]}},
+    "ScheduleInput": _TIMEOUT,
+    "ScheduleChanges": _TIMEOUT,
+    "Pruning": _one_of("older_than_s", "keep_count"),
+    "ChannelPruning": _one_of("older_than_s", "keep_count"),
+}
+"""The conditions of types on several of their fields."""
+
+
+def _field(low: int, high: int, names: str = "", ranges: bool = True) -> str:
+    """Return the pattern of a field of a cron expression: ``*``, each n-th, a list, or an ascending range."""
+    numbers = [str(number) for number in range(low, high + 1)]
+    one = f"(?:{'|'.join([*numbers, *names.split(), *names.upper().split()])})"
+    spans = [f"{first}-(?:{'|'.join(numbers[at:])})" for at, first in enumerate(numbers)] if ranges else []
+    return f"(?:{'|'.join(['[*](?:/[1-9])?', f'{one}(?:,{one})*', *spans])})"
+
+
+def _times() -> str:
+    """Return a pattern of times that `eventkit.cron` accepts; it also accepts rarer forms, as lists of ranges."""
+    often, hour = _field(0, 59, ranges=False), _field(0, 23)
+    month = _field(1, 12, "jan feb mar apr may jun jul aug sep oct nov dec")
+    weekday = f"(?:{_field(0, 7, 'mon tue wed thu fri sat sun')}|mon-fri|MON-FRI)"
+    # Not every month has a 30th, and an expression that never fires is refused.
+    date = f"(?:{_field(1, 29)} {month}|{_field(1, 31)} [*])"
+    every = "@every (?:[1-9][0-9]{0,3}[smhd]){1,3}"
+    alias = "@(?:yearly|annually|monthly|weekly|daily|midnight|hourly)"
+    return f"^(?:{alias}|{every}|(?:{often} )?{often} {hour} {date} {weekday})$"
+
+
+class _Schemas:
+    """The schemas of types that are known only when all types are."""
+
+    def __init__(self) -> None:
+        self._wanted: list[tuple[dict[str, Any], Any]] = []
+
+    def of(self, type: Any) -> dict[str, Any]:
+        """Return a schema that `components` fills in."""
+        if type is Any:
+            return {}
+        self._wanted.append(({}, type))
+        return self._wanted[-1][0]
+
+    def components(self) -> dict[str, Any]:
+        """Return the schemas to which the others refer."""
+        types = [type for _, type in self._wanted]
+        found, named = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+        for (schema, _), filled in zip(self._wanted, found, strict=True):
+            schema |= filled
+        for name, condition in CONDITIONS.items():
+            named[name] |= condition
+        # An enumeration would give each zone a name in the generated client, and some of those are equal.
+        zones = "|".join(sorted(available_timezones())).replace("+", "[+]")
+        return named | {
+            "TimeZone": {"type": "string", "pattern": f"^(?:{zones})$", "description": "An IANA time zone."},
+            "When": {"type": "string", "pattern": _times(), "description": "A cron expression, or an interval."},
+        }
+
+
+@lru_cache(4)
+def written(routes: tuple[Route, ...]) -> bytes:
+    """Return the document of some routes as JSON."""
+    return msgspec.json.encode(document(routes))
+
+
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """Return the document of some routes."""
+    schemas, paths = _Schemas(), dict[str, dict[str, Any]]()
+    for one in routes:
+        if one.include_in_schema is not False:
+            [path], [method] = one.paths, one.http_methods
+            paths.setdefault(re.sub(r":\w+}", "}", path), {})[method.lower()] = _operation(one, path, schemas)
+    found = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "eventkit",
+            "version": __version__,
+            "description": "Durable streams, a task queue and notifications in your own database.",
+        },
+        "servers": [{"url": "."}],
+        "paths": paths,
+        "components": {"schemas": schemas.components(), "securitySchemes": _SECURITY},
+    }
+    _set_sizes(found)
+    return found
+
+
+def _set_sizes(part: Any) -> None:
+    """Set the format of all numbers, without which some generators use 32 bits."""
+    if isinstance(part, dict):
+        if (format := {"integer": "int64", "number": "double"}.get(str(part.get("type")))) is not None:
+            part["format"] = format
+        part = part.values()
+    if not isinstance(part, str):
+        for one in part if isinstance(part, Iterable) else ():
+            _set_sizes(one)
+
+
+def _operation(route: Route, path: str, schemas: _Schemas) -> dict[str, Any]:
+    function: Callable[..., Any] = route.fn
+    hints = get_type_hints(function, include_extras=True)
+    summary, _, more = (inspect.getdoc(function) or "").partition("\n\n")
+    outline: Outline = route.opt[OUTLINE]
+    found: dict[str, Any] = {
+        "tags": [path.split("/")[1] or "service"],
+        "summary": " ".join(summary.split()),
+        "operationId": route.operation_id,
+        "parameters": list(_parameters(function, hints, schemas)),
+        "security": _security(route.opt[ACCESS]),
+        "responses": {str(status): _answer(status, outline, hints["return"], schemas) for status in outline.statuses}
+        | {str(status): _refusal(status, schemas) for status in outline.problems},
+    }
+    if outline.bodies:
+        content = {media: {"schema": schemas.of(hints["data"]) if media == JSON else {}} for media in outline.bodies}
+        found["requestBody"] = {"required": True, "content": content}
+    optional: dict[str, Any] = {"description": more, "deprecated": bool(route.deprecated)}
+    return found | {name: value for name, value in optional.items() if value}
+
+
+def _security(access: Access) -> list[dict[str, list[str]]]:
+    """Return the scope that a key needs, and that a service without keys needs none."""
+    if access.scope == "open":
+        return []
+    return [{"key": [access.scope if access.on is None else f"{access.scope}:{access.on}"]}, {}]
+
+
+def _parameters(function: Callable[..., Any], hints: dict[str, Any], schemas: _Schemas) -> Iterator[dict[str, Any]]:
+    for name, parameter in inspect.signature(function).parameters.items():
+        type, *found = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
+        for one in found:
+            if (place := _PLACES.get(one.__class__)) is not None:
+                default = None if parameter.default is parameter.empty else parameter.default
+                shown = {"name": one.name or name, "in": place, "required": parameter.default is parameter.empty}
+                schema = schemas.of(_bounded(type, one, place))
+                if default is not None:
+                    schema["default"] = default
+                yield shown | {"schema": schema} | ({"description": one.description} if one.description else {})
+
+
+def _bounded(type: Any, parameter: Any, place: str) -> Any:
+    """Return the type of a parameter, without null and with its bounds; a text in the path is a name."""
+    if place == "path" and type is str:
+        return Name
+    if NoneType in (choices := get_args(type)):
+        [type] = (one for one in choices if one is not NoneType)
+    given = {name: getattr(parameter, name) for name in ("ge", "le", "min_length", "max_length")}
+    given = {name: bound for name, bound in given.items() if bound is not None}
+    if given and type is str:
+        given["extra_json_schema"] = PRINTABLE
+    return Annotated[type, Meta(**given)] if given else type
+
+
+def _answer(status: int, outline: Outline, type: Any, schemas: _Schemas) -> dict[str, Any]:
+    described = {"description": "Nothing new" if status != outline.statuses[0] else title_of(status)}
+    if status == 204:
+        return described
+    if get_origin(type) == Response:
+        [type] = get_args(type)
+    content = {media: {"schema": schemas.of(str if media.startswith("text/") else type)} for media in outline.media}
+    return described | {"content": content}
+
+
+def _refusal(status: int, schemas: _Schemas) -> dict[str, Any]:
+    content = {PROBLEM: {"schema": schemas.of(Problem)}}
+    headers = {"headers": _RETRY_AFTER} if status in (429, 503) else {}
+    return {"description": title_of(status), "content": content, **headers}
 
 
 @route("GET", "/openapi.json", "open", include_in_schema=False)
 async def openapi(request: HTTPRequest) -> Response[bytes]:
     """Return the OpenAPI document."""
-    return Response(_written(request.app), media_type="application/json")
+    return Response(written(request.app.state.routes), media_type=JSON)
 
 
 @route("GET", "/docs", "open", include_in_schema=False)
 async def docs(request: HTTPRequest) -> Response[str]:
     """Return the document as a page."""
-    return Response(_page(request.app), media_type="text/html; charset=utf-8")
+    return Response(_page(request.app.state.routes), media_type="text/html; charset=utf-8")
 
 
 @lru_cache(4)
-def _written(application: Litestar) -> bytes:
-    return msgspec.json.encode(application.openapi_schema.to_schema())
-
-
-@lru_cache(4)
-def _page(application: Litestar) -> str:
-    found = application.openapi_schema.to_schema()
+def _page(routes: tuple[Route, ...]) -> str:
+    found = document(routes)
     parts: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, methods in found["paths"].items():
         for method, operation in methods.items():
-            if "operationId" in operation and not operation.get("deprecated"):
+            if not operation.get("deprecated"):
                 parts.setdefault(operation["tags"][0], []).append((path, method, operation))
     schemas = sorted(found["components"]["schemas"].items())
     return template("docs").render(description=found["info"]["description"], parts=parts, schemas=schemas)

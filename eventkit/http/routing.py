@@ -1,4 +1,4 @@
-"""The declaration of routes; their bodies, answers, and problems as ``{error, status, code}``.
+"""The declaration of routes; their answers, and errors as problems.
 
 ::
 
@@ -15,52 +15,32 @@ A name may contain a percent-encoded slash.  The framework matches routes by the
 replaces slashes of names before that, and `show_slashes` restores them.
 """
 
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from math import ceil
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
 from litestar import Request, Response
 from litestar.connection import ASGIConnection
-from litestar.dto import AbstractDTO
 from litestar.exceptions import HTTPException, InternalServerException
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter, QueryParameter
 from litestar.types import ASGIApp, HTTPResponseStartEvent, Receive, Send
 from litestar.types import Scope as ASGIScope
-from litestar.typing import FieldDefinition
 from msgspec import UNSET, Meta
 
 from .. import checks, errors
-from ..codec import DEEPEST
 from ..operations.position import WentBack
+from .bodies import JSON, NDJSON, PROBLEM, Problem, Refusal, StrictJSON
 
 logger = logging.getLogger("eventkit.http")
 
 HTTPRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
 T = TypeVar("T")
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """An error: a text for people, the status, and a code for programs."""
-
-    error: str
-    status: int
-    code: str
-
-
-class Refusal(Exception):
-    """Raised to answer a request with a problem."""
-
-    def __init__(self, status: int, code: str, error: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(error)
-        self.problem = Problem(error, status, code)
-        self.headers = dict(headers or {})
 
 
 CODES = {
@@ -81,6 +61,7 @@ CODES = {
 
 _ERRORS: tuple[tuple[type[Exception], int, str, str | None], ...] = (
     (errors.QueueFull, 429, "queue_full", None),
+    (errors.KeyConflict, 409, "key_conflict", None),
     (errors.Truncated, 410, "truncated", None),
     (errors.TaskFailed, 410, "task_failed", None),
     (errors.Busy, 503, "busy", "the database is busy: try again"),
@@ -109,20 +90,22 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
     if isinstance(error, Refusal):
         problem, headers = error.problem, error.headers
     elif isinstance(error, InternalServerException):  # The framework raises it for an incomplete body.
-        problem = Problem("the client disconnected before the request was complete", 499, "gone")
+        problem = Problem.of(499, "gone", "the client disconnected before the request was complete")
     elif isinstance(error, HTTPException):
         status, headers = error.status_code, error.headers or {}
-        problem = Problem(_text(error), status, CODES.get(status, "refused"))
+        problem = Problem.of(status, CODES.get(status, "refused"), _text(error))
     else:
         for kind, status, code, text in _ERRORS:
             if isinstance(error, kind):
                 if text is not None:
                     logger.warning("a request failed: %s", error)
-                problem = Problem(text or str(error), status, code)
+                problem = Problem.of(status, code, text or str(error))
+                if isinstance(error, errors.QueueFull) and error.retry_after is not None:
+                    headers = {"retry-after": str(ceil(error.retry_after))}
                 break
         else:
             logger.error("a request failed", exc_info=error)
-            problem = Problem("internal error: see the service log", 500, CODES[500])
+            problem = Problem.of(500, CODES[500], "internal error: see the service log")
     return problem, _HEADERS.get(problem.status, {}) | dict(headers)
 
 
@@ -138,11 +121,10 @@ def _text(error: HTTPException) -> str:
 def answer_problem(request: HTTPRequest, error: Exception) -> Response[Problem]:
     """Return the response for *error*; the exception handler of the application."""
     problem, headers = problem_of(error)
-    return Response(problem, status_code=problem.status, headers=headers, media_type="application/json")
+    return Response(problem, status_code=problem.status, headers=headers, media_type=PROBLEM)
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 _TYPE = (b"content-type", b"application/json")
 
 
@@ -169,85 +151,10 @@ class Answer(Response[T]):
         return answer
 
 
-class _StrictJSON(AbstractDTO[Any]):
-    """The reader of the bodies of one route, which has a subclass."""
-
-    decoder: "msgspec.json.Decoder[Any]"
-    lines: bool
-
-    @classmethod
-    def create_for_field_definition(cls, field_definition: FieldDefinition, *args: Any, **kwargs: Any) -> None:
-        if field_definition.name == "data":
-            cls.decoder = msgspec.json.Decoder(field_definition.annotation)
-
-    @classmethod
-    def create_openapi_schema(cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any) -> Any:
-        return schema_creator.for_field_definition(field_definition)
-
-    def decode_bytes(self, value: bytes) -> Any:
-        media = self.asgi_connection.headers.get("content-type", "")
-        if media != "application/json":  # The common case needs no parsing.
-            media, _ = self.asgi_connection.content_type  # type: ignore[attr-defined]
-        if self.lines and media == "application/x-ndjson":
-            value = b"[" + b",".join([line for line in value.splitlines() if line.strip()]) + b"]"
-        elif media != "application/json":
-            given = f"not {media}" if media else "with the header Content-Type"
-            raise Refusal(415, "unsupported_media_type", f"send application/json, {given}")
-        _check(value)
-        try:
-            return self.decoder.decode(value)
-        except msgspec.ValidationError as error:
-            raise Refusal(422, "invalid", f"the body is invalid: {error}") from None
-        except msgspec.DecodeError as error:
-            raise Refusal(400, "malformed", f"the body is not JSON: {error}") from None
-
-
-def _check(body: bytes) -> None:
-    """Refuse *body* if it is not JSON, or if storing it would change its meaning."""
-    try:
-        value = _decode(body)
-        # An equal number of colons means an equal number of keys, unless a colon was written as an escape.
-        if _encode(value).count(b":") != body.count(b":") or b"\\u" in body:
-            json.loads(body, object_pairs_hook=_check_keys)
-        if body.count(b"[") + body.count(b"{") > DEEPEST:
-            _check_depth(body)
-    except UnicodeDecodeError as error:
-        raise Refusal(400, "malformed", f"the body is not UTF-8: {error}") from None
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise Refusal(400, "malformed", f"the body is not JSON: {error}") from None
-    except ValueError as error:
-        raise Refusal(400, "malformed", str(error)) from None
-
-
-def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
-        again = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"duplicate key {again!r} in an object: send it once")
-
-
-_ESCAPED = re.compile(rb"\\.", re.DOTALL)
-_ALIKE = bytes.maketrans(b"[{]}", b"(())")
-_BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
-
-
-def _check_depth(body: bytes) -> None:
-    """Check the depth of a JSON *body* by removing brackets level by level; each step runs in C."""
-    if b"\\" in body:
-        body = _ESCAPED.sub(b"", body)
-    # Strings without brackets leave pairs of quotes; a remaining quote surrounds brackets in a string.
-    brackets = body.translate(_ALIKE, _BUT_BRACKETS).replace(b'""', b"")
-    if b'"' in brackets:
-        brackets = b"".join(brackets.split(b'"')[::2])
-    for _ in range(DEEPEST):
-        brackets = brackets.replace(b"()", b"")
-        if not brackets:
-            return
-    raise ValueError(f"the body is nested deeper than {DEEPEST} levels: flatten it")
-
-
-Name = Annotated[str, Meta(min_length=1, max_length=255)]
-Key = Annotated[str, Meta(min_length=1, max_length=1000)]
+PRINTABLE = {"pattern": checks.PRINTABLE}  # For the document; `checks.name` has the error.
+Name = Annotated[str, Meta(min_length=1, max_length=255, extra_json_schema=PRINTABLE)]
+Key = Annotated[str, Meta(min_length=1, max_length=1000, extra_json_schema=PRINTABLE)]
+Code = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema=PRINTABLE)]
 Milliseconds = Annotated[int, Meta(ge=0, le=checks.FOREVER)]
 SignedMilliseconds = Annotated[int, Meta(ge=-checks.FOREVER, le=checks.FOREVER)]
 Seconds = Annotated[float, Meta(ge=0, le=checks.FOREVER // 1000)]
@@ -255,6 +162,7 @@ Lifetime = Annotated[float, Meta(ge=0.001, le=checks.FOREVER // 1000)]
 Rate = Annotated[float, Meta(ge=1e-9, le=1e12)]
 Burst = Annotated[float, Meta(ge=1, le=1e12)]
 Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Attempts = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 AtLeastOne = Annotated[int, Meta(ge=1, le=checks.MOST)]
 Number = Annotated[int, Meta(ge=0, le=checks.MOST)]
 Id = Annotated[int, PathParameter(ge=0, le=checks.MOST)]
@@ -269,6 +177,16 @@ def bounds(type: Any) -> dict[str, Any]:
     return {name: bound for name, bound in given.items() if bound is not None}
 
 
+Listed = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of items.")]
+AfterName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only items after this name.")]
+
+
+def page(found: Mapping[str, T], after: str | None, limit: int) -> dict[str, T]:
+    """Return the next *limit* items by name."""
+    names = sorted(name for name in found if after is None or name > after)
+    return {name: found[name] for name in names[:limit]}
+
+
 class Count(msgspec.Struct, frozen=True):
     """A number of items."""
 
@@ -276,8 +194,8 @@ class Count(msgspec.Struct, frozen=True):
 
 
 def token(text: str) -> int:
-    """Return the number of a token."""
-    return checks.count("token", int(text))
+    """Return the number of a token; one that no database can store is no claim's."""
+    return found if (found := int(text)) <= checks.MOST else -1
 
 
 def whole(text: str) -> int | None:
@@ -295,7 +213,10 @@ Kind = Literal["queue", "stream", "channel", "webhook", "schedule", "result", "l
 
 _ALWAYS = (400, 401, 403, 415, 422, 429, 503)
 
+EVENTS = "text/event-stream"
+
 ACCESS = "access"  # The option of a route that holds its `Access`.
+OUTLINE = "outline"  # The option that holds its `Outline`.
 _TAKES = "takes"  # The option that holds the names of its query parameters, and whether it takes a body.
 _SLASH = "\udc2f"  # Replaces a slash in a name during routing; decoded text cannot contain it.
 
@@ -305,6 +226,15 @@ class Access(NamedTuple):
 
     scope: Scope
     on: Kind | None
+
+
+class Outline(NamedTuple):
+    """The parts of a route in the OpenAPI document that its function does not have."""
+
+    statuses: tuple[int, ...]
+    problems: tuple[int, ...]
+    media: tuple[str, ...]
+    bodies: tuple[str, ...]
 
 
 class Route(HTTPRouteHandler):
@@ -335,39 +265,32 @@ def route(
     status: int = 200,
     also: int | None = None,
     lines: bool = False,
-    live: bool = False,
+    media: tuple[str, ...] = (JSON,),
     **more: Any,
 ) -> Callable[[Callable[..., Any]], HTTPRouteHandler]:
     """Declare a route with *status*, or *also* another, and *problems* besides those of all routes.
 
-    *on* is the kind of the first name in the path, unless given.  *lines* also accepts NDJSON; *live* marks a response
-    of server-sent events.
+    *on* is the kind of the first name in the path, unless given.  *lines* also accepts NDJSON; *media* are the types of
+    the answer.
     """
     if on is None and (named := re.search(r"{(\w+):str}", path)):
         on = named[1]  # type: ignore[assignment]
 
     def declare(function: Callable[..., Any]) -> HTTPRouteHandler:
         bodily = "data" in function.__annotations__
-        answers = {
-            status: ResponseSpec(
-                Problem, description=CODES.get(status, "gone").replace("_", " "), generate_examples=False
-            )
-            for status in sorted({*_ALWAYS, *problems, *((413,) if bodily else ())})
-        } | more.pop("responses", {})
-        if live:
-            answers[status] = ResponseSpec(str, generate_examples=False, media_type="text/event-stream")
-        if also is not None:
-            answers[also] = ResponseSpec(_answer_of(function), generate_examples=False, description="Nothing new")
+        outline = Outline(
+            (status,) if also is None else (status, also),
+            tuple(sorted({*_ALWAYS, *problems, *((413,) if bodily else ())})),
+            media,
+            ((JSON, NDJSON) if lines else (JSON,)) if bodily else (),
+        )
         return Route(
             path,
             http_method=method,
             status_code=status,
-            opt={ACCESS: Access(scope, on), _TAKES: (_queries_of(function), bodily)},
+            opt={ACCESS: Access(scope, on), OUTLINE: outline, _TAKES: (_queries_of(function), bodily)},
             operation_id=function.__name__,
-            summary=(function.__doc__ or "").partition("\n")[0],
-            tags=[path.split("/")[1] or "service"],
-            responses=answers,
-            dto=type("StrictJSONOfRoute", (_StrictJSON,), {"lines": lines}) if bodily else None,
+            dto=type("StrictJSONOfRoute", (StrictJSON,), {"lines": lines}) if bodily else None,
             response_class=Answer,
             **more,
         )(function)
@@ -384,12 +307,6 @@ def _queries_of(function: Callable[..., Any]) -> frozenset[str]:
         for one in annotation.__metadata__
         if isinstance(one, QueryParameter)
     )
-
-
-def _answer_of(function: Callable[..., Any]) -> Any:
-    """Return the type of the function's result, without the framework's `Response`."""
-    answer: Any = function.__annotations__["return"]
-    return get_args(answer)[0] if get_origin(answer) == Response else answer
 
 
 def hide_slashes(scope: ASGIScope) -> None:

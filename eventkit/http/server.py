@@ -19,8 +19,8 @@ from ..metrics import Registry
 from ..protocols import AsyncEventKit
 from ..worker.lifecycle import stopping
 from .app import ANY, app
+from .bodies import PROBLEM, Problem
 from .keys import Keys
-from .routing import Problem
 from .service import ServiceSettings
 
 logger = logging.getLogger("eventkit.http")
@@ -212,7 +212,7 @@ class _Bounded(HttpToolsProtocol):
             return
         body = msgspec.json.encode(_UNREADABLE[status])
         head = (
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {PROBLEM}\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
@@ -235,11 +235,11 @@ class _Bounded(HttpToolsProtocol):
 
 
 _UNREADABLE = {
-    400: Problem("this is not HTTP/1.1: check the client, and proxies in between", 400, "malformed"),
-    431: Problem(
-        f"the request has more than {MAX_HEADERS} headers, or {MAX_HEAD:,} bytes of headers: send fewer",
+    400: Problem.of(400, "malformed", "this is not HTTP/1.1: check the client, and proxies in between"),
+    431: Problem.of(
         431,
         "headers_too_large",
+        f"the request has more than {MAX_HEADERS} headers, or {MAX_HEAD:,} bytes of headers: send fewer",
     ),
 }
 """Responses to requests that do not reach the application."""

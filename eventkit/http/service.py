@@ -26,8 +26,9 @@ from ..protocols import AsyncConnection, AsyncEventKit, AsyncEventStream, AsyncN
 from ..queue import Queue
 from ..stream import Stream
 from ..values import Overview, WorkerInfo
+from .bodies import Refusal
 from .keys import still_permitted
-from .routing import HTTPRequest, Refusal
+from .routing import HTTPRequest
 
 T = TypeVar("T")
 

@@ -5,20 +5,20 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import tasks
+from . import queues, tasks
 from .routing import Route
 
 SPELLINGS: Mapping[tuple[Any, str], HTTPRouteHandler] = {
     ("POST", "/queues/{queue:str}/messages"): tasks.add_tasks,
     ("GET", "/queues/{queue:str}/messages"): tasks.peek,
-    ("DELETE", "/queues/{queue:str}/messages"): tasks.purge_queue,
+    ("DELETE", "/queues/{queue:str}/messages"): queues.purge_queue,
 }
 """Our route for each method and path."""
 
 
 def deprecated_routes() -> list[HTTPRouteHandler]:
     """Return a route for each spelling."""
-    routes, names = [], ("status_code", "opt", "summary", "tags", "responses", "dto", "response_class")
+    routes, names = [], ("status_code", "opt", "dto", "response_class")
     for (method, path), ours in SPELLINGS.items():
         same: dict[str, Any] = {name: getattr(ours, name) for name in names}
         id = f"{ours.operation_id}_of_sqew"

@@ -1,4 +1,4 @@
-"""Streams and channels: publish, read and follow events and notifications."""
+"""Streams: publish, read and follow events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -18,12 +18,37 @@ from .. import checks
 from ..codec import encode_json
 from ..errors import PASSING, EventkitError
 from ..operations import Operation, Origin, Probe
-from ..operations.channel import FindNotification, FindNow, FollowNotifications, NotificationsAhead
 from ..operations.position import ReadPosition
-from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
+from ..operations.stream import (
+    EventsAhead,
+    FindLatest,
+    FindOffset,
+    FollowEvents,
+    ReadEvents,
+    ReadOffset,
+    ResumePosition,
+)
 from ..values import Consumer, Event, NewEvent, StreamSettings, StreamStats
+from .bodies import Refusal
 from .keys import still_permitted
-from .routing import Count, HTTPRequest, Key, Name, Number, Refusal, Seconds, bounds, problem_of, route, sent, whole
+from .routing import (
+    EVENTS,
+    AfterName,
+    Count,
+    HTTPRequest,
+    Key,
+    Listed,
+    Milliseconds,
+    Name,
+    Number,
+    Seconds,
+    bounds,
+    page,
+    problem_of,
+    route,
+    sent,
+    whole,
+)
 from .service import Service, ServiceContext, disconnected
 
 AT_ONCE = 100  # Items per read of a response of server-sent events.
@@ -32,6 +57,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number
 After = Annotated[int, QueryParameter(**bounds(Number), description="Only events after this offset.")]
 Start = Annotated[int | None, QueryParameter(**bounds(Number), description="Only events after this offset.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for an event.")]
+Moment = Annotated[int, QueryParameter(**bounds(Milliseconds), description="Milliseconds since 1970.")]
 Skip = Annotated[bool, QueryParameter(description="Skip pruned events instead of a 410.")]
 Reader = Annotated[str | None, QueryParameter(**bounds(Name), description="Continue after this consumer's offset.")]
 LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", description="Continue after this id.")]
@@ -228,9 +254,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 @route("GET", "/streams", "consume")
-async def list_streams(service: Service) -> dict[str, StreamStats]:
-    """List all streams with their statistics."""
-    return (await service.kit.overview()).streams
+async def list_streams(service: Service, after: AfterName = None, limit: Listed = 100) -> dict[str, StreamStats]:
+    """List streams with their statistics, by name."""
+    return page((await service.kit.overview()).streams, after, limit)
 
 
 @route("GET", "/streams/{stream:str}", "consume")
@@ -276,7 +302,7 @@ async def read_events(
     return await service.awaited(request, reading, EventsAhead(stream, after), wait_s)
 
 
-@route("GET", "/streams/{stream:str}/sse", "consume", 409, 410, live=True)
+@route("GET", "/streams/{stream:str}/sse", "consume", 409, 410, media=(EVENTS,))
 async def follow_stream(
     service: Service,
     stream: FromPath[str],
@@ -306,6 +332,12 @@ async def follow_stream(
     return await Live.of(service, source, start, last_event_id)
 
 
+@route("GET", "/streams/{stream:str}/offset", "consume")
+async def find_offset(service: Service, stream: FromPath[str], at_ms: Moment) -> Position:
+    """Return the offset after which all events lie that were created at a time or later."""
+    return Position(await service.execute(FindOffset(service.stream(stream).name, at_ms)))
+
+
 @route("POST", "/streams/{stream:str}/prune", "admin")
 async def prune_stream(service: Service, stream: FromPath[str], data: JSONBody[Pruning]) -> Count:
     """Drop the oldest events of a stream."""
@@ -325,6 +357,13 @@ async def get_position(service: Service, stream: FromPath[str], consumer: FromPa
     return Position(await service.stream(stream).offset(consumer))
 
 
+@route("DELETE", "/streams/{stream:str}/consumers/{consumer:str}", "admin", 404, status=204)
+async def remove_consumer(service: Service, stream: FromPath[str], consumer: FromPath[str]) -> None:
+    """Remove a consumer with its offset, so that it no longer keeps events."""
+    if not await service.stream(stream).remove_consumer(consumer):
+        raise Refusal(404, "unknown_consumer", f"stream {stream!r} has no consumer {consumer!r}")
+
+
 @route("POST", "/streams/{stream:str}/consumers/{consumer:str}/ack", "consume")
 async def acknowledge(
     service: Service, stream: FromPath[str], consumer: FromPath[str], data: JSONBody[Position]
@@ -338,37 +377,3 @@ async def seek(service: Service, stream: FromPath[str], consumer: FromPath[str],
     """Move a consumer to any offset."""
     await service.stream(stream).seek(consumer, data.offset)
     return data
-
-
-class NewNotification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A notification for a channel."""
-
-    payload: msgspec.Raw
-    headers: dict[str, str] | None = None
-
-
-class Notified(msgspec.Struct, frozen=True):
-    """The id of the notification."""
-
-    id: int
-
-
-@route("POST", "/channels/{channel:str}", "produce", status=201)
-async def notify(service: Service, channel: FromPath[str], data: JSONBody[NewNotification]) -> Notified:
-    """Send a notification to all listeners."""
-    handle = service.channel(channel)
-    with service.pressure.write():
-        return Notified(await handle.notify(data.payload, headers=data.headers))
-
-
-@route("GET", "/channels/{channel:str}/sse", "consume", live=True)
-async def listen(service: Service, channel: FromPath[str], last_event_id: LastEventId = None) -> Live:
-    """Follow a channel as server-sent events: new notifications, or those after the last id."""
-    channels = (service.channel(channel).name,)
-    source = Source(
-        place=lambda after, seen: FindNotification(channels, after, checks.MOST),
-        read=lambda place: FollowNotifications(channels, place, AT_ONCE, service.raw),
-        ahead=lambda place: NotificationsAhead(channels, *place),
-        position=attrgetter("id"),
-    )
-    return await Live.of(service, source, FindNow((channel,)), last_event_id)

@@ -1,4 +1,4 @@
-"""Queues, their tasks, and dead tasks."""
+"""Tasks, and dead tasks."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -11,193 +11,95 @@ from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks, values
 from ..operations import Operation, finish
-from ..operations.claim import AckMany, Claim, TasksAhead, fresh_token
-from ..operations.queue import CreateQueue, FindTokens
-from ..queue import changes_of
-from ..retry import Policy
-from ..values import Enqueued, QueueSettings, QueueStats, Task, TaskInfo, TaskState
+from ..operations.bulk import AckThen
+from ..operations.claim import Ack, AckMany, Claim, TasksAhead, fresh_token
+from ..operations.coordination import AckWithResult
+from ..operations.queue import FindTokens
+from ..queue import following_row
+from ..values import DeadTasks, Enqueued, Task, TaskInfo, TaskState
+from .bodies import Refusal
 from .keys import require
 from .routing import (
     Answer,
-    AtLeastOne,
-    Burst,
+    Attempts,
+    Code,
     Count,
     HTTPRequest,
     Id,
     Key,
+    Listed,
     Milliseconds,
     Name,
     Number,
     Priority,
-    Rate,
-    Refusal,
     Seconds,
     SignedMilliseconds,
     Token,
     bounds,
     route,
-    sent,
     token,
 )
 from .service import Service, ServiceContext
 
 WORKER = "http"  # The default name of a polling worker.
 
-InState = Annotated[TaskState, QueryParameter(name="state", description="State of the tasks.")]
+MaybeInState = Annotated[TaskState | None, QueryParameter(name="state", description="Only tasks in this state.")]
 IdempotencyKey = Annotated[
-    str | None, HeaderParameter(**bounds(Key), name="Idempotency-Key", description="Key of a single task.")
+    str | None,
+    HeaderParameter(
+        min_length=1, max_length=990, name="Idempotency-Key", description="Key of the task; in an array KEY/0, KEY/1, …"
+    ),
 ]
+AfterId = Annotated[int, QueryParameter(**bounds(Number), description="Only tasks after this id.")]
 Batch = Annotated[int, QueryParameter(ge=1, le=256, description="Maximum number of tasks.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for a task.")]
 Lease = Annotated[int | None, QueryParameter(**bounds(Milliseconds), description="Lease; the queue's by default.")]
 Worker = Annotated[str, QueryParameter(**bounds(Name), description="Name of the worker.")]
 Peeked = Annotated[int, QueryParameter(ge=1, le=256)]
-Listed = Annotated[int, QueryParameter(ge=1, le=1000)]
 OlderThan = Annotated[float | None, QueryParameter(**bounds(Seconds), description="Only those dead for this long.")]
-
-
-class Queue(msgspec.Struct, frozen=True):
-    """A queue with its settings and statistics."""
-
-    name: str
-    settings: QueueSettings
-    stats: QueueStats
-
-
-class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a queue; null restores the default, omitted settings are kept.  Durations are in seconds."""
-
-    max_attempts: AtLeastOne | UnsetType | None = UNSET
-    lease: Seconds | UnsetType | None = UNSET
-    retry: Policy | str | list[Seconds] | UnsetType | None = UNSET
-    max_size: AtLeastOne | UnsetType | None = UNSET
-    rate: Rate | UnsetType | None = UNSET
-    burst: Burst | UnsetType | None = UNSET
-    max_running: AtLeastOne | UnsetType | None = UNSET
-    keep_done: Seconds | UnsetType | None = UNSET
-    keep_dead: Seconds | UnsetType | None = UNSET
-    key_ttl: Seconds | UnsetType | None = UNSET
-    dead_letter_to: Name | UnsetType | None = UNSET
-    history: bool | UnsetType = UNSET
-
-
-class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A queue to create, with its settings."""
-
-    name: Name
-
-
-def _given(request: HTTPRequest, changes: QueueChanges) -> dict[str, Any]:
-    """Return the settings that were sent; refuse a caller who may not produce into *dead_letter_to*."""
-    if isinstance(changes.dead_letter_to, str):
-        require(request, "produce", "queue", name=changes.dead_letter_to)
-    return sent(changes)
-
-
-async def _shown(service: ServiceContext, queue: str) -> Queue:
-    handle = service.queue(queue)
-    return Queue(queue, await handle.settings(), await handle.stats())
-
-
-@route("GET", "/queues", "consume")
-async def list_queues(service: Service) -> dict[str, QueueStats]:
-    """List all queues with their statistics."""
-    return (await service.kit.overview()).queues
-
-
-@route("POST", "/queues", "admin", 409, status=201)
-async def create_queue(request: HTTPRequest, service: Service, data: JSONBody[NewQueue]) -> Queue:
-    """Create a queue; 409 if it exists."""
-    given = _given(request, data)
-    changes = changes_of(checks.name("queue", given.pop("name")), **given)
-    if not await service.execute(CreateQueue(data.name, changes)):
-        raise Refusal(409, "queue_exists", f"queue {data.name!r} already exists: change its settings with PATCH")
-    return await _shown(service, data.name)
-
-
-@route("GET", "/queues/{queue:str}", "consume", 404)
-async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
-    """Return a queue with its settings and statistics."""
-    await service.known(queue)
-    return await _shown(service, queue)
-
-
-@route("PATCH", "/queues/{queue:str}", "admin", 404)
-async def change_queue(
-    request: HTTPRequest, service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]
-) -> Queue:
-    """Change settings of a queue, for all processes at once."""
-    given = _given(request, data)
-    await (await service.known(queue)).configure(**given)
-    return await _shown(service, queue)
-
-
-@route("DELETE", "/queues/{queue:str}", "admin", 404, 409, status=204)
-async def delete_queue(service: Service, queue: FromPath[str], force: FromQuery[bool] = False) -> None:
-    """Delete a queue; *force* also deletes tasks that are not done."""
-    handle = await service.known(queue)
-    service.forget(queue)
-    if not await handle.drop(force=force):
-        raise Refusal(409, "queue_not_empty", f"queue {queue!r} has tasks: add ?force=true to delete them")
-
-
-@route("GET", "/queues/{queue:str}/stats", "consume", 404)
-async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
-    """Return statistics of a queue, with counts up to 10,000."""
-    return await (await service.known(queue)).stats()
-
-
-@route("POST", "/queues/{queue:str}/purge", "admin", 404)
-async def purge_queue(service: Service, queue: FromPath[str], in_state: InState = "ready") -> Count:
-    """Delete all tasks in one state."""
-    return Count(await (await service.known(queue)).purge(in_state))
-
-
-@route("POST", "/queues/{queue:str}/pause", "admin", 404)
-async def pause_queue(service: Service, queue: FromPath[str]) -> Queue:
-    """Pause a queue: it accepts tasks, but delivers none."""
-    await (await service.known(queue)).pause()
-    return await _shown(service, queue)
-
-
-@route("POST", "/queues/{queue:str}/resume", "admin", 404)
-async def resume_queue(service: Service, queue: FromPath[str]) -> Queue:
-    """Resume a paused queue."""
-    await (await service.known(queue)).resume()
-    return await _shown(service, queue)
-
-
-@route("POST", "/queues/{queue:str}/compact", "admin", 404)
-async def compact_queue(service: Service, queue: FromPath[str]) -> Count:
-    """Move due and expired tasks of the queue now, and run housekeeping."""
-    moved = await (await service.known(queue)).sweep()
-    await service.kit.maintain()
-    return Count(moved)
 
 
 class NewTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A task for a queue.
 
-    It is delivered after *delay_ms*, and not after *expires_ms*; a known *idempotency_key* creates no second task.
+    It is delivered after *delay_ms* or at *run_at*, and not after *expires_ms*, which counts from now; a known
+    *idempotency_key* creates no second task.
     """
 
-    payload: msgspec.Raw
+    payload: Annotated[msgspec.Raw, Meta(examples=[{"to": "ann@example.com"}])]
     priority: Priority = 0
     delay_ms: Milliseconds | None = None
     expires_ms: SignedMilliseconds | None = None
-    idempotency_key: Key | None = None
+    idempotency_key: Annotated[Key, Meta(examples=["order-42"])] | None = None
+    run_at: Annotated[datetime, Meta(tz=True, examples=["2030-01-31T09:00:00Z"])] | UnsetType = UNSET
+    max_attempts: Attempts | None = None
+    headers: dict[str, str] | None = None
 
     def task(self) -> Any:
-        """Return the task for the queue."""
-        if self.priority == 0 and self.delay_ms is None and self.expires_ms is None and self.idempotency_key is None:
-            return self.payload
+        """Return the task for the queue: its payload alone, if it has nothing else."""
+        plain = self.priority == 0 and self.delay_ms is None and self.expires_ms is None
+        rest = (self.idempotency_key, self.max_attempts, self.headers)
+        return self.payload if plain and self.run_at is UNSET and rest == (None, None, None) else self.new(None)
+
+    def new(self, queue: str | None) -> values.NewTask:
+        """Return the task, for *queue*."""
         return values.NewTask(
             self.payload,
             delay=None if self.delay_ms is None else self.delay_ms / 1000,
+            run_at=None if self.run_at is UNSET else self.run_at,
             expires=None if self.expires_ms is None else self.expires_ms / 1000,
             priority=self.priority,
+            max_attempts=self.max_attempts,
             key=self.idempotency_key,
+            headers=self.headers,
+            queue=queue,
         )
+
+
+class FollowingTask(NewTask, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task to enqueue when another one is acknowledged."""
+
+    queue: Name
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -207,7 +109,7 @@ class Accepted(msgspec.Struct, frozen=True):
     created: bool
 
 
-@route("POST", "/queues/{queue:str}/tasks", "produce", 404, status=201, also=200)
+@route("POST", "/queues/{queue:str}/tasks", "produce", 404, 409, status=201, also=200)
 async def add_tasks(
     service: Service,
     queue: FromPath[str],
@@ -216,11 +118,10 @@ async def add_tasks(
 ) -> Response[Accepted | list[Accepted]]:
     """Enqueue a task, or an array atomically.  201 if one is new, 200 if all keys were known."""
     handle = await service.known(queue)
-    new = data if isinstance(data, list) else [data]
+    new = _listed(data)
     if idempotency_key is not None:
-        if isinstance(data, list):
-            raise Refusal(422, "invalid", "Idempotency-Key is for a single task: set idempotency_key of each")
-        new = [msgspec.structs.replace(data, idempotency_key=idempotency_key)]
+        keys = [f"{idempotency_key}/{n}" for n in range(len(new))] if isinstance(data, list) else [idempotency_key]
+        new = [msgspec.structs.replace(one, idempotency_key=key) for one, key in zip(new, keys, strict=True)]
     tasks = [one.task() for one in new]
     with service.pressure.write():
         answers: list[Enqueued] = await handle.enqueue_many(tasks)
@@ -229,11 +130,10 @@ async def add_tasks(
     return Answer(accepted if isinstance(data, list) else accepted[0], status_code=status)
 
 
-class ClaimedTask(msgspec.Struct, frozen=True):
-    """A claimed task: *token* is needed to finish it, until *lease_expires_at*."""
+class ReceivedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that was handed out."""
 
     id: int
-    token: str
     payload: Any
     key: str | None
     headers: dict[str, str]
@@ -242,10 +142,17 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     max_attempts: int
     enqueued_ms: int
     expires_ms: int | None
+
+
+class ClaimedTask(ReceivedTask, frozen=True, kw_only=True):
+    """A claimed task: *token* is needed to finish it, until *lease_expires_at*."""
+
+    token: str
     lease_expires_at: datetime
 
 
-_SAME = {*ClaimedTask.__struct_fields__} & {*Task.__struct_fields__} - {"token"}
+def _shown(task: Task[Any]) -> dict[str, Any]:
+    return {name: getattr(task, name) for name in ReceivedTask.__struct_fields__}
 
 
 @route("POST", "/queues/{queue:str}/poll", "consume", 404)
@@ -268,11 +175,16 @@ async def poll(
     tasks = await service.awaited(request, claim, TasksAhead(queue), wait_s, release)
     # Tasks of one claim share a lease.
     until = {milliseconds: checks.as_datetime(milliseconds) for milliseconds in {t.lease_expires_ms for t in tasks}}
-    same = ({name: getattr(task, name) for name in _SAME} for task in tasks)
     return [
-        ClaimedTask(token=str(task.token), lease_expires_at=until[task.lease_expires_ms], **fields)
-        for task, fields in zip(tasks, same, strict=True)
+        ClaimedTask(token=str(task.token), lease_expires_at=until[task.lease_expires_ms], **_shown(task))
+        for task in tasks
     ]
+
+
+@route("POST", "/queues/{queue:str}/receive", "consume", 404)
+async def receive(service: Service, queue: FromPath[str], batch: Batch = 1) -> list[ReceivedTask]:
+    """Claim tasks and delete them at once: each is handed out at most once."""
+    return [ReceivedTask(**_shown(task)) for task in await (await service.known(queue)).receive(batch)]
 
 
 class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -282,11 +194,32 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: Token
 
 
+class Acked(Held, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task that is done, with its result if it has one, and the tasks to enqueue *then*, in the same transaction."""
+
+    result: msgspec.Raw | UnsetType = UNSET
+    then: Annotated[list[FollowingTask], Meta(max_length=1_000)] = []
+
+
 class Refused(Held, frozen=True, forbid_unknown_fields=True):
-    """A task to retry after *delay_ms*, by default after the delay of the queue's policy; *error* is stored."""
+    """A task to retry after *delay_ms*, by default after that of the queue's policy, with its *error* and *code*."""
 
     delay_ms: Milliseconds | None = None
     error: str | None = None
+    code: Code | None = None
+
+
+class Failed(Held, frozen=True, forbid_unknown_fields=True):
+    """A task that is dead, because of *error*."""
+
+    error: str
+    code: Code | None = None
+
+
+class Snoozed(Held, frozen=True, forbid_unknown_fields=True):
+    """A task to put back for *delay_ms*."""
+
+    delay_ms: Milliseconds
 
 
 class Extended(Held, frozen=True, forbid_unknown_fields=True):
@@ -302,39 +235,76 @@ class Outcome(msgspec.Struct, frozen=True):
     done: bool
 
 
+T = TypeVar("T")
 H = TypeVar("H", bound=Held)
+AtOnce = Annotated[list[H], Meta(max_length=1_000)]
 
 
 @route("POST", "/queues/{queue:str}/ack", "consume", 404)
 async def ack(
-    service: Service, queue: FromPath[str], data: JSONBody[Held | Annotated[list[Held], Meta(max_length=1_000)]]
+    request: HTTPRequest, service: Service, queue: FromPath[str], data: JSONBody[Acked | AtOnce[Acked]]
 ) -> list[Outcome]:
     """Acknowledge tasks; return an outcome for each."""
     await service.known(queue)
-    held = data if isinstance(data, list) else [data]
+    held = _listed(data)
+    for name in {task.queue for one in held for task in one.then}:
+        require(request, "produce", "queue", name=name)
+        await service.known(name)
+    if any(one.result is not UNSET or one.then for one in held):
+        with service.pressure.write():
+            return await _each(service, queue, data, lambda one: _finished(service, queue, one))
     own = await _own(service, queue, held)
     done = set(await service.execute(AckMany(sorted({(one.id, token(one.token)) for one in own}))))
     return [Outcome(one.id, one.id in done) for one in held]
 
 
+def _finished(service: ServiceContext, queue: str, one: Acked) -> Operation[bool]:
+    ended: Operation[bool] = Ack(one.id, token(one.token))
+    if one.result is not UNSET:
+        ended = AckWithResult(one.id, token(one.token), queue, service.raw.encode(one.result))
+    following = [following_row(service.raw, task.new(task.queue)) for task in one.then]
+    return AckThen(ended, following) if following else ended
+
+
 @route("POST", "/queues/{queue:str}/nack", "consume", 404)
-async def nack(
-    service: Service, queue: FromPath[str], data: JSONBody[Refused | Annotated[list[Refused], Meta(max_length=1_000)]]
-) -> list[Outcome]:
+async def nack(service: Service, queue: FromPath[str], data: JSONBody[Refused | AtOnce[Refused]]) -> list[Outcome]:
     """Return tasks for another attempt, or mark them dead after the last; return an outcome for each."""
     await service.known(queue)
 
     def retry(one: Refused) -> Operation[bool]:
         error = None if one.error is None else checks.text(one.error)
-        return finish.Retry(one.id, token(one.token), one.delay_ms, error)
+        return finish.Retry(one.id, token(one.token), one.delay_ms, error, checks.code(one.code))
 
     return await _each(service, queue, data, retry)
 
 
+@route("POST", "/queues/{queue:str}/fail", "consume", 404)
+async def fail(service: Service, queue: FromPath[str], data: JSONBody[Failed | AtOnce[Failed]]) -> list[Outcome]:
+    """Mark tasks dead, even with attempts left; return an outcome for each."""
+    await service.known(queue)
+
+    def failed(one: Failed) -> Operation[bool]:
+        return finish.Fail(one.id, token(one.token), checks.text(one.error), code=checks.code(one.code))
+
+    return await _each(service, queue, data, failed)
+
+
+@route("POST", "/queues/{queue:str}/release", "consume", 404)
+async def release(service: Service, queue: FromPath[str], data: JSONBody[Held | AtOnce[Held]]) -> list[Outcome]:
+    """Put tasks back as if they had not been claimed; return an outcome for each."""
+    await service.known(queue)
+    return await _each(service, queue, data, lambda one: finish.Release(one.id, token(one.token)))
+
+
+@route("POST", "/queues/{queue:str}/snooze", "consume", 404)
+async def snooze(service: Service, queue: FromPath[str], data: JSONBody[Snoozed | AtOnce[Snoozed]]) -> list[Outcome]:
+    """Put tasks back for some time, without losing an attempt; return an outcome for each."""
+    await service.known(queue)
+    return await _each(service, queue, data, lambda one: finish.Snooze(one.id, token(one.token), one.delay_ms))
+
+
 @route("POST", "/queues/{queue:str}/extend", "consume", 404)
-async def extend(
-    service: Service, queue: FromPath[str], data: JSONBody[Extended | Annotated[list[Extended], Meta(max_length=1_000)]]
-) -> list[Outcome]:
+async def extend(service: Service, queue: FromPath[str], data: JSONBody[Extended | AtOnce[Extended]]) -> list[Outcome]:
     """Extend the lease of tasks; return an outcome for each."""
     lease = round(1000 * ((await (await service.known(queue)).settings()).lease or 300))
 
@@ -342,6 +312,10 @@ async def extend(
         return finish.Extend(one.id, token(one.token), lease if one.lease_ms is None else one.lease_ms)
 
     return await _each(service, queue, data, extended)
+
+
+def _listed(data: T | list[T]) -> list[T]:
+    return data if isinstance(data, list) else [data]
 
 
 async def _own(service: ServiceContext, queue: str, held: Sequence[H]) -> list[H]:
@@ -354,7 +328,7 @@ async def _each(
     service: ServiceContext, queue: str, data: H | list[H], operation: Callable[[H], Operation[bool]]
 ) -> list[Outcome]:
     """Execute the operation of each task; return an outcome for each."""
-    held = data if isinstance(data, list) else [data]
+    held = _listed(data)
     own = await _own(service, queue, held)
     return [Outcome(one.id, one in own and await service.execute(operation(one))) for one in held]
 
@@ -363,6 +337,14 @@ async def _each(
 async def peek(service: Service, queue: FromPath[str], limit: Peeked = 1) -> list[TaskInfo[Any]]:
     """Return the tasks that a poll would claim next, without claiming them."""
     return await (await service.known(queue)).peek(limit)
+
+
+@route("GET", "/queues/{queue:str}/tasks", "consume", 404)
+async def list_tasks(
+    service: Service, queue: FromPath[str], in_state: MaybeInState = None, after: AfterId = 0, limit: Listed = 100
+) -> list[TaskInfo[Any]]:
+    """List tasks by id, in any state or in one."""
+    return await (await service.known(queue)).tasks(in_state, limit, after)
 
 
 @route("GET", "/queues/{queue:str}/tasks/{id:int}", "consume", 404)
@@ -396,6 +378,12 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def list_dead(service: Service, queue: FromPath[str], limit: Listed = 100) -> list[TaskInfo[Any]]:
     """List dead tasks, newest first, with reason and error."""
     return await (await service.known(queue)).dead(limit)
+
+
+@route("GET", "/queues/{queue:str}/dead/errors", "consume", 404)
+async def list_dead_by_error(service: Service, queue: FromPath[str], limit: Listed = 100) -> list[DeadTasks]:
+    """List dead tasks by reason and error, the latest first."""
+    return await (await service.known(queue)).dead_by_error(limit)
 
 
 @route("DELETE", "/queues/{queue:str}/dead", "admin", 404)

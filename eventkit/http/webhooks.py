@@ -9,6 +9,7 @@ created a webhook may also read it; the task has the key's id in the header `CRE
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -22,18 +23,30 @@ from ..operations.queue import GetWebhook, ListWebhooks, ListWebhooksOf
 from ..plans import completed
 from ..values import CatchUp, Schedule, TaskInfo, TaskState
 from ..webhooks import Webhook, call_of
+from ..webhooks.webhook import CallbackUrl
+from .bodies import Refusal
 from .keys import ANYBODY, caller, require
-from .routing import Answer, HTTPRequest, Id, Name, Number, Priority, Refusal, Seconds, bounds, route, sent
+from .routing import Answer, Attempts, HTTPRequest, Id, Listed, Name, Number, Priority, Seconds, bounds, route, sent
 from .service import Service, ServiceContext
-from .tasks import Listed
 
 CREATOR = "eventkit-key"
 
 QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only webhooks of this queue.")]
 Status = Annotated[TaskState | None, QueryParameter(description="Only webhooks with this status.")]
 Offset = Annotated[int, QueryParameter(**bounds(Number), description="Webhooks to skip.")]
-When = Annotated[str, Meta(min_length=1, max_length=255, examples=["*/5 * * * *", "@every 30s"])]
-Attempts = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+When = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        examples=["*/5 * * * *", "@every 30s"],
+        extra_json_schema={"$ref": "#/components/schemas/When"},
+    ),
+]
+Zone = Annotated[
+    str,
+    Meta(max_length=255, examples=["Europe/Berlin"], extra_json_schema={"$ref": "#/components/schemas/TimeZone"}),
+]
 
 
 class WebhookInfo(msgspec.Struct, frozen=True):
@@ -144,10 +157,10 @@ def _info(task: TaskInfo[Any]) -> WebhookInfo:
 class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fields of a schedule besides its time."""
 
-    tz: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    tz: Zone | UnsetType = UNSET
     queue_name: Name | UnsetType = UNSET
     payload: msgspec.Raw | UnsetType = UNSET
-    callback_url: Annotated[str, Meta(max_length=8192)] | UnsetType = UNSET
+    callback_url: CallbackUrl | UnsetType = UNSET
     timeout_ms: Annotated[int, Meta(ge=1, le=3_600_000)] | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     expires_s: Seconds | UnsetType | None = UNSET
@@ -166,7 +179,7 @@ class ScheduleChanges(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=T
     cron_expression: When | UnsetType = UNSET
 
 
-class NewSchedule(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleInput(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A schedule; for *cron_expression* see `ScheduleChanges`."""
 
     name: Name
@@ -200,7 +213,7 @@ async def list_schedules(service: Service) -> list[Schedule]:
 
 
 @route("POST", "/schedules", "admin", 409, on="schedule", status=201)
-async def create_schedule(request: HTTPRequest, service: Service, data: JSONBody[NewSchedule]) -> Schedule:
+async def create_schedule(request: HTTPRequest, service: Service, data: JSONBody[ScheduleInput]) -> Schedule:
     """Create a schedule; 409 if it exists."""
     require(request, "produce", "queue", name=data.queue_name)
     given = _arguments(data)
@@ -232,6 +245,13 @@ async def change_schedule(
         require(request, "produce", "queue", name=(await _shown(service, schedule)).queue)
         known = await service.kit.schedules.update(schedule, **given)
     return await _shown(service, schedule, known)
+
+
+@route("GET", "/schedules/{schedule:str}/upcoming", "consume", 404)
+async def upcoming_fires(service: Service, schedule: FromPath[str], limit: Listed = 10) -> list[datetime]:
+    """List the next fires of a schedule; none while it is paused."""
+    await _shown(service, schedule)
+    return await service.kit.schedules.upcoming(schedule, limit)
 
 
 @route("DELETE", "/schedules/{schedule:str}", "admin", 404, status=204)

@@ -1,8 +1,9 @@
-"""Operations of the service and of an operator: browsing, the overview, the audit, pipelines, API keys."""
+"""Operations of the service and of an operator: browsing, overview, channels, audit, pipelines, API keys."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Generator
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 from ..checks import SHOWN_STATES
 from ..codec import decode_headers
 from ..values import (
+    ChannelInfo,
     Consumer,
     EventLook,
     HeldLock,
@@ -22,7 +24,8 @@ from ..values import (
     StreamStats,
     TaskLook,
 )
-from . import Operation, Plan, Read, Rows, column, each, flag, nothing, one_or_none, step
+from . import Operation, Plan, Probe, Read, Rows, column, each, first, flag, nothing, one_or_none, step
+from .channel import PruneNotifications
 from .claim import Sweep
 from .finish import Remove, unblock
 from .queue import MOST_COUNTED, Requeue, queue_stats
@@ -214,6 +217,43 @@ def _topic(values: list[int], consumers: list[list[Any]]) -> StreamStats:
         Consumer(name, offset, min(lag, MOST_COUNTED), updated) for name, offset, lag, updated in sorted(consumers)
     ]
     return StreamStats(head, min(events, MOST_COUNTED), known, most > MOST_COUNTED)
+
+
+class ListChannels(Read[list[ChannelInfo]], frozen=True):
+    """List the channels that have notifications or settings, by name; each is counted up to *limit*."""
+
+    limit: int = MOST_COUNTED
+
+    def decode(self, rows: Rows) -> list[ChannelInfo]:
+        return [ChannelInfo(*row) for row in sorted(rows)]
+
+
+def prune_channels(older_than: int | None, keep_count: int | None) -> Generator[Operation[Any], Any, int]:
+    """Prune each channel in a transaction of its own; return the number of deleted notifications."""
+    number = 0
+    for channel in (yield ListChannels()):
+        number += yield PruneNotifications(channel.name, older_than, keep_count)
+    return number
+
+
+class ReadCommits(Read[str], frozen=True):
+    """Read a text that differs after each commit of the database, while this process has a waiter for commits."""
+
+    decode = first
+
+
+class CommitsAhead(Probe, frozen=True):
+    """A probe that is ready when `ReadCommits` answers another text than *seen*.
+
+    It has no subject, because a writer that announced each commit would hold up the others.  A backend that does not
+    notice all commits by itself makes the probe due soon.
+    """
+
+    seen: str
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        return ()
 
 
 AUDIT = "eventkit.audit"

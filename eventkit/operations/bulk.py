@@ -34,7 +34,7 @@ class EnqueueAll(Operation[None], frozen=True):
     tasks: list[CollectedTask]
 
     def plan(self) -> Plan[None]:
-        """Run one statement, which adds nothing if one of the queues has a bound; then add them queue by queue."""
+        """Run one statement, which adds nothing if a queue has limits for producers; then add them queue by queue."""
         if (yield self):
             return
         queues: dict[str, list[TaskRow]] = {}
@@ -169,7 +169,7 @@ class WriteBatch(Operation[bool], frozen=True):
             bounded = yield from check_batch(self.queue, self.number)
             yield step("EnqueueStaged", writer=self.writer, batch=self.batch, attempts=self.attempts, queue=self.queue)
             if bounded:
-                yield from check_bound(self.queue)
+                yield from check_bound(self.queue, self.number)
         elif self.deduplicated:
             yield step("PublishStagedOnce", writer=self.writer, batch=self.batch, attempts=self.attempts)
         else:

@@ -103,6 +103,13 @@ class NotificationsAhead(Probe, frozen=True):
         return tuple(f"notification:{channel}" for channel in self.channels)
 
 
+class ReadChannelHead(Read[int], frozen=True):
+    """Read the id of the channel's last settled notification; 0 if none is stored."""
+
+    channel: str
+    decode = first
+
+
 class PruneNotifications(Operation[int], frozen=True):
     """Delete the channel's notifications older than a duration, and those beyond a number; return their number."""
 

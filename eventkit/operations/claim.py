@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from ..codec import Codec, DecodeError, decode_headers
 from ..values import Task
 from . import NO_STATEMENT, Operation, Plan, Probe, Procedure, Readiness, Rows, all_rows, column, first, step
+from .enqueue import Bucket
 from .finish import Fail, Held, ReleaseMany, Remove, SettleDead, reserve_keys
 
 MOVED_AT_ONCE = 1000
@@ -38,17 +39,16 @@ class Gate(NamedTuple):
     refilled_at: int | None
     max_running: int | None
     running: int | None
+    room: int | None
+    """How many more may run by the limits over several queues; None without any."""
     due: bool
     now: int
 
     def tokens_now(self) -> float | None:
         """Return the tokens in the bucket by now; None without a rate."""
-        if self.rate is None:
-            return None
-        depth = self.burst if self.burst is not None else max(1.0, self.rate)
-        if self.tokens is None or self.refilled_at is None:
-            return depth
-        return min(depth, self.tokens + max(0, self.now - self.refilled_at) * self.rate / 1000)
+        refilled_at = None if self.refilled_at is None else min(self.refilled_at, self.now)
+        bucket = Bucket(self.rate, self.burst, self.tokens, refilled_at, self.now)
+        return None if self.rate is None else bucket.content()
 
     def most(self, limit: int) -> int:
         """Return how many of *limit* tasks may be handed out now."""
@@ -56,6 +56,8 @@ class Gate(NamedTuple):
             return 0
         if self.max_running is not None:
             limit = min(limit, self.max_running - (self.running or 0))
+        if self.room is not None:
+            limit = min(limit, self.room)
         tokens = self.tokens_now()
         if tokens is not None:
             limit = min(limit, int(tokens + 1e-6))
@@ -290,7 +292,7 @@ class TasksAhead(Probe, frozen=True):
 
     def decode(self, rows: Rows) -> Readiness:
         """Return the readiness, due at the first time at which a row changes by itself or a token is added."""
-        *gate_row, ready, wake_at = rows[0]
+        *gate_row, ready, wake_at, room_at = rows[0]
         gate = Gate(*gate_row)
         if gate.due or (ready and gate.most(1)):
             return Readiness(True, None, gate.now)
@@ -298,6 +300,8 @@ class TasksAhead(Probe, frozen=True):
         token_at = gate.next_token_at()
         if ready and token_at is not None:
             moments.append(token_at)
+        if ready and room_at is not None:
+            moments.append(room_at)
         return Readiness(False, min(moments, default=None), gate.now)
 
 
@@ -345,7 +349,7 @@ def through_the_gate(
     rows = yield from take(most, gate.lease if lease is None else lease, gate.max_attempts)
     tokens = gate.tokens_now()
     # Also without a rate: a concurrent count of running tasks in an older snapshot then fails to serialize.
-    if rows and (tokens is not None or gate.max_running is not None):
+    if rows and (tokens is not None or gate.max_running is not None or gate.room is not None):
         left = None if tokens is None else tokens - len(rows)
         yield step("SpendTokens", queue=queue, tokens=left, refilled_at=gate.now)
     return rows

@@ -18,6 +18,11 @@ VALUES (:topic, :consumer, :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now
 
+-- name: RemoveConsumer
+DELETE FROM eventkit_consumer
+WHERE topic = :topic AND name = :consumer
+RETURNING name
+
 -- The last row that FindPrunable deletes by each of its limits.
 -- part: events_too_old
     CASE WHEN CAST(:older_than AS bigint) IS NULL THEN 0 ELSE coalesce(
@@ -126,7 +131,8 @@ WHERE EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue) OR :has_tasks
 
 -- name: ReadSettings
 SELECT
-    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
+    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history,
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst
 FROM eventkit_queue
 WHERE name = :queue
 
@@ -464,6 +470,16 @@ FROM (
         (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
     ) END
 
+-- name: ReadChannelHead
+SELECT :channel_head FROM (SELECT CAST(:channel AS text) AS name) AS c
+
+-- name: ListChannels
+WITH RECURSIVE :all_channels
+SELECT
+    c.name, :channel_head,
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_notification AS n WHERE n.channel = c.name LIMIT :limit) AS few)
+FROM (SELECT name FROM channels WHERE name IS NOT NULL UNION SELECT name FROM eventkit_channel) AS c
+
 -- step: DropNotifications
 DELETE FROM eventkit_notification
 WHERE channel = :channel AND id <= :last
@@ -511,16 +527,20 @@ WHERE
         SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1
     )
 
--- A channel without settings keeps notifications for a day.
--- name: FindStaleChannels
-WITH RECURSIVE
+-- Skips from one channel to the next by the index.
+-- part: all_channels
 channels (name) AS (
     SELECT min(channel) FROM eventkit_notification
     UNION ALL
     SELECT (SELECT min(n.channel) FROM eventkit_notification AS n WHERE n.channel > c.name)
     FROM channels AS c
     WHERE c.name IS NOT NULL
-),
+)
+
+-- A channel without settings keeps notifications for a day.
+-- name: FindStaleChannels
+WITH RECURSIVE
+:all_channels,
 settings (name, keep, keep_count) AS (
     SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END, c.keep_count
     FROM channels AS n LEFT JOIN eventkit_channel AS c ON c.name = n.name

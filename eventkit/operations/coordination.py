@@ -168,13 +168,18 @@ _DRAWS = 10
 
 
 class AddMessage(Operation[str], frozen=True):
-    """Add a message, which is due now; its own id is among the headers."""
+    """Add a message, with the times of a `TaskRow`; its own id is among the headers."""
 
     queue: str
     payload: str
     headers: str | None
     key: str | None
     message_id: str
+    priority: int = 0
+    delay: int | None = None
+    run_at: int | None = None
+    expires_in: int | None = None
+    expires_at: int | None = None
 
     def decode(self, rows: Rows) -> str:
         """Return the message's id, which the caller chose."""
@@ -268,8 +273,8 @@ class ReadInboxSettings(Read[InboxSettings], frozen=True):
     decode = one(lambda *row: InboxSettings(*map(seconds, row)))
 
 
-TaskResult = tuple[int, str, str]
-"""A task's id, its result as JSON text, and its queue."""
+TaskResult = tuple[int, str, str, int | None]
+"""A task's id, its result as JSON text, its queue, and the milliseconds to keep it; None as the queue says."""
 
 
 class SaveResult(Operation[None], frozen=True):
@@ -282,11 +287,12 @@ class SaveResult(Operation[None], frozen=True):
 
 
 class SaveTaskResult(Operation[None], frozen=True):
-    """Save a value under an id for an hour, or for as long as the queue keeps done tasks if that is longer."""
+    """Save a value under an id for *ttl* milliseconds, or an hour, or as long as the queue keeps done tasks."""
 
     id: str
     value: str
     queue: str
+    ttl: int | None = None
     decode = nothing
 
 
@@ -297,13 +303,14 @@ class AckWithResult(Operation[bool], frozen=True):
     token: int
     queue: str
     result: str
+    ttl: int | None = None
 
     def plan(self) -> Plan[bool]:
         """Ack the task, in one statement if possible, and save the result if the lease was still held."""
         ended: list[Ended] = [(self.id, self.token, self.result)]
         if not (yield Ack(self.id, self.token)) and not (yield from Finish(ended).rows()):
             return False
-        yield SaveTaskResult(str(self.id), self.result, self.queue)
+        yield SaveTaskResult(str(self.id), self.result, self.queue, self.ttl)
         return True
 
 
@@ -322,7 +329,7 @@ class FinishMany(Operation[list[int]], frozen=True):
         """Ack the tasks, in one statement if possible, and save the results of those whose lease was still held."""
         done = [] if self.careful else [id for (id,) in (yield AckMany(self.held))]
         if len(done) < len(self.held):
-            gone, texts = set(done), {id: text for id, text, _ in self.results}
+            gone, texts = set(done), {id: text for id, text, *_ in self.results}
             ended = [(id, token, texts.get(id)) for id, token in self.held if id not in gone]
             done += yield from Finish(ended).plan()
         ours = set(done)
@@ -357,13 +364,13 @@ class AwaitResult(Operation[tuple[Any] | TaskFailed | None], frozen=True):
 
     def plan(self) -> Plan[tuple[Any] | TaskFailed | None]:
         """Read; if the task is dead by the clock, move it and read again: a worker may just have finished it."""
-        [(value, queue, moved, reason, error)] = yield self
+        [(value, queue, moved, *failure)] = yield self
         if value is None and queue is not None and not moved:
             yield from Sweep(queue).plan()
-            [(value, queue, moved, reason, error)] = yield self
+            [(value, queue, moved, *failure)] = yield self
         if value is not None:
             return (msgspec.json.decode(value),)
-        return TaskFailed(self.task, reason, error) if moved and self.task is not None else None
+        return TaskFailed(self.task, *failure) if moved and self.task is not None else None
 
 
 class ResultAhead(Probe, frozen=True):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from itertools import chain, repeat
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from ..errors import QueueFull
+import msgspec
+
+from ..errors import KeyConflict, QueueFull
 from ..values import Enqueued
-from . import Operation, Plan, Probe, Rows, step
+from . import Operation, Plan, Probe, Readiness, Rows, step
 
 TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
 """``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``.
@@ -22,21 +26,24 @@ PLAIN = (None, 0, None, None, None, None, None, None)
 class Enqueue(Operation[Enqueued], frozen=True):
     """Add one task that is due now, has no key and never expires: the common case, in one statement."""
 
+    first_alone: ClassVar[bool] = True
     queue: str
     payload: str
     headers: str | None
     priority: int
     max_attempts: int | None
 
-    def decode(self, rows: Rows) -> Enqueued:
-        """Return the new id; no row means no room."""
-        if not rows or rows[0][0] is None:
-            raise full(self.queue)
-        return Enqueued(rows[0][0], True)
+    def plan(self) -> Plan[Enqueued]:
+        """Run one statement, which adds nothing if there is no room, or a limit that it does not check."""
+        rows = yield self
+        if rows and rows[0][0] is not None:
+            return Enqueued(rows[0][0], True)
+        task = (self.payload, self.headers, self.priority, self.max_attempts, *PLAIN[3:])
+        return (yield from EnqueueOne(self.queue, task).plan())
 
 
 class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
-    """Add tasks that have nothing but a payload, to a queue without a bound."""
+    """Add tasks that have nothing but a payload, to a queue without limits for producers."""
 
     first_alone: ClassVar[bool] = True
     queue: str
@@ -59,18 +66,23 @@ class EnqueueMany(Operation[list[Enqueued]], frozen=True):
 
     def plan(self) -> Plan[list[Enqueued]]:
         """Add the tasks, find the holders of taken keys, and check the bound if there is one."""
-        bounded = yield from check_batch(self.queue, len(self.tasks))
+        bounded = yield from check_batch(self.queue, len(self.tasks), [task[0] for task in self.tasks])
         rows = yield self
         if bounded and rows:
-            yield from check_bound(self.queue)
+            yield from check_bound(self.queue, len(rows))
         if len(rows) == len(self.tasks):
             return [Enqueued(id, True) for id, _ in rows]
         plain = iter([id for id, key in rows if key is None])
         created: dict[str, int] = {key: id for id, key in rows if key is not None}
-        wanted = {task[4] for task in self.tasks if task[4] is not None} - created.keys()
+        keys = Counter(task[4] for task in self.tasks if task[4] is not None)
+        wanted = {key for key, number in keys.items() if key not in created or number > 1}
         taken: dict[str, int] = {}
-        if wanted:
-            taken = dict((yield step("FindKeys", queue=self.queue, keys=sorted(wanted))))
+        held = (yield step("FindKeys", queue=self.queue, keys=sorted(wanted))) if wanted else []
+        payloads: dict[str, str | bytes] = {}
+        for key, id, payload in held:
+            taken[key] = id
+            if payload is not None:
+                payloads[key] = payload
         answers: list[Enqueued] = []
         for task in self.tasks:
             key = task[4]
@@ -79,6 +91,8 @@ class EnqueueMany(Operation[list[Enqueued]], frozen=True):
             elif key in created:
                 answers.append(Enqueued(created[key], True))
                 taken[key] = created.pop(key)
+            elif key in payloads and not _same(task[0], payloads[key]):
+                raise KeyConflict(self.queue, key, taken[key])
             else:
                 answers.append(Enqueued(taken[key], False))
         return answers
@@ -103,34 +117,91 @@ class RoomAhead(Probe, frozen=True):
     queue: str
     count: int
 
+    def decode(self, rows: Rows) -> Readiness:
+        """Return the readiness, due when the bucket of the queue's rate holds enough tokens."""
+        fits, *columns = rows[0]
+        bucket = Bucket(*columns)
+        short = self.count - bucket.content()
+        if bucket.rate is None or short <= ROUNDING:
+            return Readiness(bool(fits), None, bucket.now)
+        return Readiness(False, bucket.now + int(short * 1000 / bucket.rate) + 1, bucket.now)
 
-def check_batch(queue: str, count: int) -> Plan[bool]:
-    """Return whether the queue has a bound; raise `QueueFull` for a batch that can never fit.
+
+ROUNDING = 1e-6
+"""The part of a token that a bucket may lack because of rounding."""
+
+
+class Bucket(NamedTuple):
+    """A bucket of tokens, which gains *rate* a second, as it was at *refilled_at*.  Times are in milliseconds."""
+
+    rate: float | None
+    burst: float | None
+    tokens: float | None
+    refilled_at: int | None
+    now: int
+
+    @property
+    def depth(self) -> float:
+        """The most tokens that it holds."""
+        return self.burst if self.burst is not None else max(1.0, self.rate or 0)
+
+    def content(self) -> float:
+        """Return the tokens in it by now; at least one if a clock that was ahead by more than a second refilled it."""
+        if self.tokens is None or self.refilled_at is None or self.rate is None:
+            return self.depth
+        if self.refilled_at > self.now + 1000:
+            return max(1.0, self.tokens)
+        return min(self.depth, self.tokens + max(0, self.now - self.refilled_at) * self.rate / 1000)
+
+
+def check_batch(queue: str, count: int, payloads: Iterable[str] = ()) -> Plan[bool]:
+    """Return whether the queue has limits for producers; raise an error for a batch that they never allow.
 
     Until the transaction ends, no other process can fill the room.
     """
-    bounds = yield step("ReadRoom", queue=queue)
-    for bound, _ in bounds:
-        if count > bound:
-            error = QueueFull(
-                f"{count} tasks at once never fit into queue {queue!r}, whose max_size is {bound}: "
-                f"enqueue fewer at a time, or configure a larger max_size"
+    rooms = yield step("ReadRoom", queue=queue)
+    for max_size, _, max_bytes, *columns in rooms:
+        bucket = Bucket(*columns)
+        if max_bytes is not None and (largest := max((len(text.encode()) for text in payloads), default=0)) > max_bytes:
+            raise ValueError(
+                f"a payload has {largest:,} bytes as JSON, more than the max_bytes of queue {queue!r}, {max_bytes:,}: "
+                f"store the data elsewhere and send a reference, or configure a larger max_bytes"
             )
-            error.fits = False
+        for setting, most in ("max_size", max_size), ("enqueue_burst", bucket.rate and bucket.depth):
+            if most is not None and count > most:
+                error = QueueFull(
+                    f"{count} tasks at once never fit into queue {queue!r}, whose {setting} is {most:g}: "
+                    f"enqueue fewer at a time, or configure a larger {setting}"
+                )
+                error.fits = False
+                raise error
+    return bool(rooms)
+
+
+def check_bound(queue: str, added: int) -> Plan[None]:
+    """Raise `QueueFull` if the rows just written exceed a limit; the transaction then rolls back."""
+    for max_size, size, _, *columns in (yield step("ReadRoom", queue=queue)):
+        bucket = Bucket(*columns)
+        left = bucket.content() - added
+        if max_size is not None and size > max_size:
+            raise QueueFull(
+                f"queue {queue!r} has reached its max_size: wait for room with enqueue(..., wait=seconds), "
+                f"run more workers, or configure a larger max_size"
+            )
+        if bucket.rate is not None and left < -ROUNDING:
+            error = QueueFull(
+                f"queue {queue!r} has reached its enqueue_rate: try again in {-left / bucket.rate:.3g} s, or wait with "
+                f"enqueue(..., wait=seconds)"
+            )
+            error.retry_after = -left / bucket.rate
             raise error
-    return bool(bounds)
+        if bucket.rate is not None:
+            yield step("SpendEnqueueTokens", queue=queue, tokens=left, refilled_at=bucket.now)
 
 
-def check_bound(queue: str) -> Plan[None]:
-    """Raise `QueueFull` if the rows just written exceed the bound; the transaction then rolls back."""
-    for bound, size in (yield step("ReadRoom", queue=queue)):
-        if size > bound:
-            raise full(queue)
-
-
-def full(queue: str) -> QueueFull:
-    """Return the error for a queue without room."""
-    return QueueFull(
-        f"queue {queue!r} has reached its max_size: wait for room with enqueue(..., wait=seconds), "
-        f"run more workers, or configure a larger max_size"
-    )
+def _same(text: str, other: str | bytes) -> bool:
+    """Return whether two payloads are the same JSON value."""
+    try:
+        return bool(msgspec.json.decode(text) == msgspec.json.decode(other))
+    except msgspec.DecodeError:
+        return False

@@ -46,11 +46,14 @@ class Fail(Procedure[bool], frozen=True):
     token: int
     error: str | None
     reason: str = "failed"
+    code: str | None = None
     decode = flag
 
     def steps(self) -> Plan[Rows]:
         """Mark the task dead if the lease is still held, copy it, and unblock its key."""
-        rows = yield step("MarkDead", id=self.id, token=self.token, reason=self.reason, error=self.error)
+        rows = yield step(
+            "MarkDead", id=self.id, token=self.token, reason=self.reason, error=self.error, code=self.code
+        )
         for queue, key in rows:
             yield from SettleDead(queue, [self.id], [key]).rows()
         return rows
@@ -86,6 +89,7 @@ class Retry(Procedure[bool], frozen=True):
     token: int
     delay: int | None
     error: str | None
+    code: str | None = None
     decode = flag
 
     def steps(self) -> Plan[Rows]:
@@ -93,10 +97,10 @@ class Retry(Procedure[bool], frozen=True):
         held = yield step("ReadHeld", id=self.id, token=self.token)
         for attempt, max_attempts, policy in held:
             if attempt >= max_attempts:
-                yield from Fail(self.id, self.token, self.error, "exhausted").rows()
+                yield from Fail(self.id, self.token, self.error, "exhausted", self.code).rows()
             else:
                 delay = delay_after(attempt, policy) if self.delay is None else self.delay
-                yield step("Postpone", id=self.id, token=self.token, delay=delay, error=self.error)
+                yield step("Postpone", id=self.id, token=self.token, delay=delay, error=self.error, code=self.code)
         return held
 
 

@@ -11,7 +11,16 @@ from .. import retry
 from ..checks import SHOWN_STATES
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
-from ..values import ChannelSettings, DeadTasks, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
+from ..values import (
+    ChannelSettings,
+    ClusterLimit,
+    DeadTasks,
+    QueueSettings,
+    QueueStats,
+    StreamSettings,
+    TaskInfo,
+    seconds,
+)
 from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, one, step
 from .channel import Notify
 from .claim import Sweep
@@ -327,6 +336,24 @@ class CreateQueue(Operation[bool], frozen=True):
         return created
 
 
+class SetClusterLimit(Operation[None], frozen=True):
+    """Let at most *max_running* tasks of all these queues run at once; without queues, delete the limit."""
+
+    name: str
+    max_running: int
+    queues: list[str]
+
+    def plan(self) -> Plan[None]:
+        yield step("SaveClusterLimit", name=self.name, max_running=self.max_running, queues=self.queues)
+        yield step("TrimClusterLimit", name=self.name, queues=self.queues)
+
+
+class ListClusterLimits(Read[list[ClusterLimit]], frozen=True):
+    """Read the limits over several queues, by name."""
+
+    decode = each(lambda name, most, queues, running: ClusterLimit(name, most, msgspec.json.decode(queues), running))
+
+
 class FindQueue(Read[bool], frozen=True):
     """Read whether a queue exists: it has settings, or tasks."""
 
@@ -346,7 +373,8 @@ class ReadSettings(Read[QueueSettings], frozen=True):
         stored = dict(zip(SETTINGS, rows[0], strict=True))
         stored |= {name: seconds(stored[name]) for name in ("lease", "keep_done", "keep_dead", "key_ttl")}
         policy = stored["retry"]
-        return QueueSettings(**stored | {"retry": policy and retry.decode(policy), "history": bool(stored["history"])})
+        stored |= {name: bool(stored[name]) for name in ("history", "strict_keys")}
+        return QueueSettings(**stored | {"retry": policy and retry.decode(policy)})
 
 
 class ConfigureStream(Operation[None], frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -208,6 +208,26 @@ class Tick(Operation[Ticked], frozen=True):
         yield step("MoveSchedules", moves=moves)
         more = len(moves) < len(due) or len(due) == self.limit
         return Ticked([Fire(*fire, id) for fire, (id,) in zip(fires, ids, strict=True)], now, more)
+
+
+def tick(now: int | None = None, whole: bool = False) -> Generator[Any, Any, list[Fire]]:
+    """Fire everything that is due at *now*, or at present: in several transactions, or if *whole* in the caller's."""
+    fires: list[Fire] = []
+    while True:
+        ticked: Ticked = (yield from Tick(now).plan()) if whole else (yield Tick(now))
+        fires += ticked.fires
+        if not ticked.more:
+            return fires
+        now = ticked.moment
+
+
+class TickWhole(Operation[list[Fire]], frozen=True):
+    """Fire everything that is due at *moment*, or now, in one transaction."""
+
+    moment: int | None
+
+    def plan(self) -> Plan[list[Fire]]:
+        return tick(self.moment, whole=True)
 
 
 class Missed(NamedTuple):

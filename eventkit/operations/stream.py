@@ -247,6 +247,14 @@ class Seek(Operation[None], frozen=True):
     decode = nothing
 
 
+class RemoveConsumer(Operation[bool], frozen=True):
+    """Delete a consumer's offset; return whether it had one."""
+
+    topic: str
+    consumer: str
+    decode = flag
+
+
 class AcquireConsumer(Operation[bool], frozen=True):
     """Acquire a consumer's name for *ttl* milliseconds, if it is free; return whether it was.
 

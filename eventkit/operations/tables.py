@@ -70,8 +70,10 @@ ALL_TABLES = (
         "eventkit_queue",
         "name paused:flag max_attempts:integer lease:integer retry max_size:integer rate:float burst:float "
         "max_running:integer keep_done:integer keep_dead:integer key_ttl:integer dead_letter_to history:flag "
-        "tokens:float refilled_at:moment",
+        "tokens:float refilled_at:moment max_bytes:integer strict_keys:flag enqueue_rate:float enqueue_burst:float "
+        "enqueue_tokens:float enqueue_refilled_at:moment",
     ),
+    Table("eventkit_cluster_limit", "name queue max_running:integer", key=2),
     Table("eventkit_event", "id:integer topic key payload:json headers:json dedup created_at:moment"),
     Table("eventkit_notification", "id:integer channel payload:json headers:json created_at:moment"),
     Table("eventkit_consumer", "topic name position:integer updated_at:moment", key=2),
@@ -79,10 +81,10 @@ ALL_TABLES = (
         "eventkit_task",
         "id:integer queue state priority:integer run_at:moment wake_at:moment expires_at:moment attempt:integer "
         "max_attempts:integer token:integer key lane payload:json headers:json enqueued_at:moment worker "
-        "claimed_at:moment finished_at:moment reason error result:json lapsed:flag",
+        "claimed_at:moment finished_at:moment reason error code result:json lapsed:flag",
     ),
     # After the tasks, whose keys are copied with them.
-    Table("eventkit_key", "queue key task_id:integer reserved_until:moment", key=2),
+    Table("eventkit_key", "queue key task_id:integer reserved_until:moment payload:json", key=2),
     Table("eventkit_inbox", "consumer message_id seen_at:moment", key=2),
     Table("eventkit_lock", "name fence:integer token:integer holder ttl:integer expires_at:moment"),
     Table("eventkit_rate", "name per:integer amount:float counted_at:moment until:moment", key=2),

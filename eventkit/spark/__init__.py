@@ -9,8 +9,9 @@ Spark finds the source by itself where eventkit is installed; elsewhere call `re
 in Spark's worker processes, and need ``pip install 'eventkit-db[spark]'``.
 """
 
-from .pipeline import Pipeline, Ran
+from .pipeline import Pipeline, Ran, progress
+from .s3select import select
 from .session import register, session
 from .views import query, views
 
-__all__ = ["Pipeline", "Ran", "query", "register", "session", "views"]
+__all__ = ["Pipeline", "Ran", "progress", "query", "register", "select", "session", "views"]

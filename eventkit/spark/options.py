@@ -24,6 +24,9 @@ TABLES = ("events", "tasks", "dead", "results", "schedules", "consumers")
 DISORDER = 60_000
 """Milliseconds by which times may be ordered differently from offsets, with many concurrent publishers."""
 
+COUNTED = 1_000_000
+"""The most events ahead that are counted."""
+
 Place = int | str
 """A bound of a range: ``earliest``, ``latest``, or the first offset inside the range, or the first after it."""
 
@@ -135,6 +138,7 @@ class WriteOptions:
     txn_app_id: str | None = None
     txn_version: int | None = None
     quarantine: str | None = None
+    layout: str = "native"
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -149,7 +153,10 @@ class WriteOptions:
                 "writeId names a single write, txnAppId and txnVersion one of several whose versions rise: "
                 "leave one of the two out"
             )
-        return cls(**_parsed(given, WRITE))
+        made = cls(**_parsed(given, WRITE))
+        if made.layout == "kafka" and made.queue is not None:
+            raise ValueError("layout=kafka is for topics: write to a queue with the columns of layout=native")
+        return made
 
     @property
     def target(self) -> str:
@@ -380,6 +387,7 @@ WRITE: dict[str, tuple[str, Parser]] = {
     "txnAppId": ("txn_app_id", checks.name),
     "txnVersion": ("txn_version", _count(0)),
     "quarantine": ("quarantine", _text),
+    "layout": ("layout", _choice("native", "kafka")),
     # Spark's own options, which it passes on.
     "checkpointLocation": ("", _text),
     "queryName": ("", _text),

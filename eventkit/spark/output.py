@@ -31,8 +31,8 @@ def write(
     *,
     optional: Collection[str] = (),
     whole: bool = False,
-) -> None:
-    """Write the rows of *frame* to *target*, or to stdout.
+) -> int:
+    """Write the rows of *frame* to *target*, or to stdout, and return the number of bytes.
 
     A file appears when it is complete.  *optional* columns are omitted from a JSON object where they are NULL.
     If the rows are *whole*, their one column contains the fields of the object.
@@ -40,17 +40,31 @@ def write(
     if format == "parquet":
         assert target is not None
         _parquet(frame, target)
-        return
+        return target.stat().st_size
     table, texts = _collected(frame)
     with _opened(target) as stream:
-        writer = csv.writer(stream, lineterminator="\n")
+        counted = _Counted(stream)
+        writer = csv.writer(counted, lineterminator="\n")
         if format == "csv":
             writer.writerow(frame.columns)
         for row in (row for batch in table.to_batches(_ROWS) for row in batch.to_pylist()):
             if format == "csv":
                 writer.writerow([_seen(value) for value in row.values()])
             else:
-                stream.write(f"{_whole(row) if whole else _object(row, texts, optional)}\n")
+                counted.write(f"{_whole(row) if whole else _object(row, texts, optional)}\n")
+    return counted.size
+
+
+class _Counted:
+    """A stream that counts the bytes of what is written to it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self.size = 0
+
+    def write(self, text: str) -> None:
+        self._stream.write(text)
+        self.size += len(text.encode())
 
 
 def table(frame: "DataFrame") -> tuple[list[str], list[list[Any]]]:

@@ -12,7 +12,7 @@ nothing twice, and no event is too late.
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,12 +24,13 @@ from ..operations.bulk import AddSums, ReadArchive, ReadMark, Sum, skipped_in
 from ..operations.tables import FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
 from ..rollup import HOUR, KINDS, STEPS, Report, reported
-from .options import WRITE, address_of
+from .options import COUNTED, WRITE, address_of
 from .session import is_remote, is_sparks, reason_of, session
 from .views import ATTEMPTS, Need, events, find_stream, overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -38,9 +39,6 @@ Sink = Mapping[str, str] | Callable[["DataFrame", int], None]
 _ADDRESS = ("url", "urlEnv", "urlFile")
 _LOOK = 1
 """Seconds between two reports; Spark accepts whole seconds."""
-
-_MOST = 1_000_000
-"""The most events ahead that are counted."""
 
 
 class Ran(NamedTuple):
@@ -198,8 +196,22 @@ class _Reporter:
         lag = 0
         for stream, place in places.items():
             head = self._connection.execute(ReadExtent(stream)).head
-            lag += self._connection.execute(FindEnd(stream, place["offset"], head, _MOST))[1]
+            lag += self._connection.execute(FindEnd(stream, place["offset"], head, COUNTED))[1]
         return lag
+
+
+def progress(found: "StreamingQueryProgress") -> "StreamingQueryProgress":
+    """Add the lag of eventkit's sources to the progress of a query, in the metrics that Kafka's source has.
+
+    *found* is ``query.lastProgress``, or that of an event for a listener.  Spark accepts no metrics from a source in
+    Python; so the source counts events in what it reports as its latest offset.
+    """
+    for source in found.sources:
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            behind = [place["behind"] for place in json.loads(source.latestOffset).values()]
+            figures = {"avg": sum(behind) / len(behind), "max": max(behind), "min": min(behind)}
+            source["metrics"] = {f"{name}OffsetsBehindLatest": str(value) for name, value in figures.items()}
+    return found
 
 
 TASKS = "eventkit.tasks"

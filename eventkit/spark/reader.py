@@ -42,7 +42,7 @@ from ..operations.tables import (
 )
 from .columns import COLUMNS, Layout, stream_layout
 from .offsets import Position, Range, Streams, check_identity, check_loss, parts, ranges
-from .options import READ, ReadOptions
+from .options import COUNTED, READ, ReadOptions
 from .session import Travelling, plainly
 
 
@@ -84,6 +84,7 @@ class Following:
         self._streams = Streams(self._connection, options)
         self._target: dict[str, int] | None = None
         self._saved: dict[str, int] = {}
+        self._read: dict[str, int] = {}
         self._began = False
         self._moved_at = monotonic()
 
@@ -99,9 +100,17 @@ class Following:
         """Make the current heads the end of the query."""
         self._target = self._heads()
 
-    def latest(self) -> Position:
-        """Return the current end of the streams."""
-        return self._streams.position(self._heads())
+    def latest(self) -> dict[str, dict[str, int]]:
+        """Return the current end of the streams, and how many events are after the last micro-batch, up to a million.
+
+        `pipeline.progress` looks for these names.
+        """
+        heads = self._heads()
+        behind = {
+            topic: self._connection.execute(FindEnd(topic, self._read.get(topic, 0), head, COUNTED))[1]
+            for topic, head in heads.items()
+        }
+        return {topic: {"offset": head, "behind": behind[topic]} for topic, head in heads.items()}
 
     def advance(self, start: Position, most: int | None, least: int | None) -> Position:
         """Return the end after *start*: at most *most* events later, or *start* while there are fewer than *least*.
@@ -120,6 +129,7 @@ class Following:
             ends = self._limited(most, starts, ends)
         if ends != starts:
             self._moved_at = monotonic()
+        self._read = ends
         return self._streams.position(dict(sorted(ends.items())))
 
     def plan(self, start: Position, end: Position) -> list[Range]:
@@ -247,7 +257,7 @@ class StreamReader(_Follower, DataSourceStreamReader):
         return self._following.advance(start, most, self._options.min_offsets)
 
     @plainly()
-    def reportLatestOffset(self) -> Position:
+    def reportLatestOffset(self) -> dict[str, dict[str, int]]:
         """Return the current end of the streams, for Spark's progress reports."""
         return self._following.latest()
 

@@ -14,7 +14,16 @@ from uuid import uuid4
 import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from .. import checks
 from ..archive.files import Location
@@ -46,10 +55,20 @@ _TASK: dict[str, tuple[type[DataType], ...]] = {
     "run_at": (TimestampType,),
     "expires": (TimestampType,),
 }
-_READ_ONLY = ("offset", "created_at")
-"""Columns of a stream that was read; a writer ignores them, so that they need not be dropped."""
+_KAFKA: dict[str, tuple[type[DataType], ...]] = {
+    "topic": (StringType,),
+    "key": (StringType, BinaryType),
+    "value": (StringType, BinaryType),
+    "headers": (ArrayType,),
+}
+_READ_ONLY = {
+    "native": ("offset", "created_at"),
+    "kafka": ("partition", "offset", "timestamp", "timestamptype"),
+}
+"""Columns of a stream that was read, in each layout; a writer ignores them, so that they need not be dropped."""
 
 _WORDS: dict[type[DataType], tuple[str, str]] = {
+    ArrayType: ("an array<struct<key:string,value:binary>>", "array(named_struct('key', ..., 'value', ...))"),
     StringType: ("a string", "cast('string')"),
     IntegralType: ("a whole number", "cast('int')"),
     TimestampType: ("a timestamp", "cast('timestamp')"),
@@ -79,25 +98,29 @@ class Shape:
     """The columns, and their conversion to rows of events and tasks."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        known = self._known = _EVENT if options.queue is None else _TASK
+        self._kafka = options.layout == "kafka"
+        known = self._known = _KAFKA if self._kafka else _EVENT if options.queue is None else _TASK
         self._options = options
         self._largest = options.max_payload
         self._places: dict[str, int] = {}
+        payload = "value" if self._kafka else "payload"
         for place, one in enumerate(schema):
             name = one.name.lower()
             if name in known:
                 _check_type(name, one.dataType, known[name])
                 self._places[name] = place
-            elif name not in _READ_ONLY or options.queue is not None:
+            elif name not in _READ_ONLY[options.layout] or options.queue is not None:
                 raise ValueError(
                     f"the column {one.name!r} would not be written: select() only {', '.join(known)}, "
-                    f"with the rest in payload, as in to_json(struct('*'))"
+                    f"with the rest in {payload}, as in to_json(struct('*'))"
                 )
-        if "payload" not in self._places:
-            raise ValueError("there is no column payload: add one, as in select(to_json(struct('*')).alias('payload'))")
+        if payload not in self._places:
+            raise ValueError(
+                f"there is no column {payload}: add one, as in select(to_json(struct('*')).alias('{payload}'))"
+            )
         if options.queue is None and options.topic is None and "topic" not in self._places:
             raise ValueError("no target to write to: set option topic or queue, or add a column topic")
-        self._text = isinstance(schema[self._places["payload"]].dataType, StringType)
+        self._text = self._kafka or isinstance(schema[self._places[payload]].dataType, StringType)
         self.deduplicated = "dedup" in self._places
         """Whether events have dedup ids."""
 
@@ -155,6 +178,8 @@ class Shape:
             if name is None:
                 raise ValueError("the topic is null: name it, or filter such rows out")
             checks.name("topic", name)
+        if self._kafka:
+            columns = _from_kafka(columns)
         payloads, headers = self._payloads(columns["payload"]), _each(_headers, columns["headers"])
         keys = _each(checks.key, columns["key"])
         if self._options.queue is None:
@@ -188,6 +213,34 @@ def _each(convert: Callable[[Any], Any], values: list[Any]) -> list[Any]:
     return [None if value is None else convert(value) for value in values]
 
 
+def _from_kafka(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return columns of Kafka's layout as those of events."""
+    return {
+        "name": columns["name"],
+        "payload": _each(partial(_decoded, "value"), columns["value"]),
+        "key": _each(partial(_decoded, "key"), columns["key"]),
+        "headers": _each(_pairs, columns["headers"]),
+        "dedup": [None] * len(columns["name"]),
+    }
+
+
+def _decoded(name: str, value: str | bytes) -> str:
+    try:
+        return value if isinstance(value, str) else value.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the {name} is not text in UTF-8: encode it, as with base64(...)") from None
+
+
+def _pairs(headers: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    names = [header["key"] for header in headers]
+    if len({*names}) < len(names):
+        raise ValueError("two headers have the same name: an event has one header of a name")
+    return [
+        (name, None if header["value"] is None else _decoded("header", header["value"]))
+        for name, header in zip(names, headers, strict=True)
+    ]
+
+
 def _headers(pairs: list[tuple[str, str | None]]) -> str | None:
     return encode_headers(dict(pairs))  # type: ignore[arg-type]  # It reports nulls.
 
@@ -198,8 +251,8 @@ def _check_type(name: str, given: DataType, wanted: tuple[type[DataType], ...]) 
             f"the column payload is {given.simpleString()}, and neither JSON text nor a struct: convert it, as "
             f"to_json(...) and struct(...) do"
         )
-    texts = given.simpleString() == "map<string,string>"
-    if not isinstance(given, wanted) or (name == "headers" and not texts):
+    headers = given.simpleString() in ("map<string,string>", "array<struct<key:string,value:binary>>")
+    if not isinstance(given, wanted) or (name == "headers" and not headers):
         kind, remedy = _WORDS[wanted[0]]
         raise ValueError(f"the column {name} is {given.simpleString()}, not {kind}: convert it, as with {remedy}")
 

@@ -8,13 +8,20 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..app.app import Application
-from ..app.declarations import ListenerDeclaration, Refused, SubscriberDeclaration, TaskDeclaration, check_payload
+from ..app.declarations import (
+    ListenerDeclaration,
+    OutboxDeclaration,
+    Refused,
+    SubscriberDeclaration,
+    TaskDeclaration,
+    check_payload,
+)
 from ..app.task import AsyncTaskContext, TaskContext, at_once, is_async, now
 from ..codec import Codec, encode_json
 from ..handling import Permanent, Retry, Snooze, failure, outcome
 from ..operations.channel import ReadNotifications
 from ..operations.coordination import AckWithResult, SaveTaskResult
-from ..values import Event, Notification, Task
+from ..values import Event, Message, Notification, Task
 
 AT_MOST = 10_000
 """The number of runs after which a drain fails, because a task enqueues itself again and again."""
@@ -30,7 +37,7 @@ class Ran(NamedTuple):
     """One call of a function for a *message*: what it returned, and what it raised, if it did."""
 
     name: str
-    message: Task[Any] | Event[Any] | Notification[Any]
+    message: Task[Any] | Event[Any] | Notification[Any] | Message[Any]
     result: Any
     error: BaseException | None
 
@@ -57,6 +64,8 @@ class _Drain:
                 await self._subscriber(subscriber)
             for listener in self._app.listeners:
                 await self._listener(listener)
+            for outbox in self._app.outboxes:
+                await self._outbox(outbox)
         return self.ran
 
     async def _queue(self, queue: Any) -> None:
@@ -103,11 +112,14 @@ class _Drain:
             operation: Any = None
             if context.settled:
                 if saved is not None:
-                    operation = SaveTaskResult(encode_json(task.id), saved, task.queue)
+                    operation = SaveTaskResult(encode_json(task.id), saved, task.queue, declaration.result_ttl)
             elif error is not None:
-                operation = failure(task, error, declaration.max_attempts, declaration.backoff)
+                final = declaration.is_final(error)
+                operation = failure(task, error, declaration.max_attempts, declaration.backoff, final)
             else:
-                done = None if saved is None else AckWithResult(task.id, task.token, task.queue, saved)
+                done = None
+                if saved is not None:
+                    done = AckWithResult(task.id, task.token, task.queue, saved, declaration.result_ttl)
                 operation = outcome(task, None, done)
             if operation is not None:
                 await now(queue._execute(operation))
@@ -152,6 +164,21 @@ class _Drain:
             heard[declaration] = notification.id
             result, error = await self._tried(declaration, notification, 1)
             self._report(declaration.function.__name__, notification, result, error)
+
+    async def _outbox(self, declaration: OutboxDeclaration) -> None:
+        """Deliver the due messages of an outbox."""
+        execute = self._kit._connection.execute
+        outbox = self._kit.outbox(declaration.name, ordered=declaration.ordered, type=declaration.type)
+        await now(execute(outbox.opening))
+        while tasks := await now(execute(outbox.claim("drain", 1))):
+            task, error = tasks[0], None
+            message = outbox.message(task)
+            try:
+                await self._call(declaration.function, message)
+            except Exception as raised:
+                error = raised
+            await now(execute(outcome(task, error, outbox.done(task))))
+            self._report(declaration.function.__name__, message, None, error)
 
     async def _tried(
         self, declaration: SubscriberDeclaration | ListenerDeclaration, message: Any, tries: int
@@ -199,7 +226,7 @@ def _name(task: Task[Any]) -> str:
 
 
 def drain(app: Application, *, raising: bool = True) -> list[Ran]:
-    """Run everything that is due: tasks, and those they enqueue; schedules; subscribers and listeners.
+    """Run everything that is due: tasks, and those they enqueue; schedules; subscribers, listeners and outboxes.
 
     It ends when nothing is due.  An exception of a function, other than `Retry` and `Snooze`, is raised here, after the
     task's outcome is stored as by a worker; with ``raising=False`` it is in the list, and the drain continues.  A retry

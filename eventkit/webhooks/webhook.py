@@ -17,6 +17,27 @@ DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 3_600_000
 _LONGEST_URL = 8192
 
+_PRINTABLE = {"pattern": checks.PRINTABLE}
+_HEX = "[0-9a-fA-F]{1,4}"
+_HOSTS = (
+    r"[0-9A-Za-z._~%!$&'()*+,;=-]+",
+    rf"\[{_HEX}(?::{_HEX}){{7}}\]",
+    rf"\[(?:{_HEX}(?::{_HEX}){{0,2}})?::(?:{_HEX}(?::{_HEX}){{0,3}})?\]",
+)
+_PORT = "(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4})?)?"
+_URL = rf"^https?://(?:{'|'.join(_HOSTS)}){_PORT}(?:[/?#][!-\[\]-~]*)?$"
+
+CallbackUrl = Annotated[
+    str,
+    Meta(
+        max_length=_LONGEST_URL,
+        description="http:// or https://, without credentials",
+        examples=["https://example.com/hook"],
+        extra_json_schema={"pattern": _URL},
+    ),
+]
+"""A URL for `callable_url`, which checks it and reports what is wrong; the pattern is for the OpenAPI document."""
+
 Milliseconds = Annotated[int, Meta(ge=1, le=checks.FOREVER)]
 
 
@@ -36,8 +57,8 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     them; what is None comes from the queue.  *idempotency_key* is the task's key, unique in its queue.
     """
 
-    callback_url: Annotated[str, Meta(max_length=_LONGEST_URL, description="http:// or https://, without credentials")]
-    queue_name: Annotated[str, Meta(min_length=1, max_length=255)] = "default"
+    callback_url: CallbackUrl
+    queue_name: Annotated[str, Meta(min_length=1, max_length=255, extra_json_schema=_PRINTABLE)] = "default"
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     payload: Any = msgspec.field(default_factory=dict)
     max_attempts: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
@@ -45,7 +66,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     base_delay_ms: Milliseconds | None = None
     max_delay_ms: Milliseconds | None = None
     timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
-    idempotency_key: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    idempotency_key: Annotated[str, Meta(min_length=1, max_length=1000, extra_json_schema=_PRINTABLE)] | None = None
     delay_ms: Annotated[int, Meta(ge=0, le=checks.FOREVER)] = 0
 
     def __post_init__(self) -> None:

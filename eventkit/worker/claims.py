@@ -10,6 +10,7 @@ from ..codec import Codec
 from ..errors import EventkitError
 from ..operations.claim import Claim, QueueOrder, TasksAheadInQueues, fresh_token
 from ..operations.finish import ExtendMany
+from ..operations.queue import ReadStats
 from ..protocols import AsyncConnection
 from ..values import Task
 from .lifecycle import Shared
@@ -19,14 +20,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("eventkit.worker")
 
-_AT_ONCE = 1000
-"""The maximum number of tasks in one claim."""
-
 _MOST_UNSAVED = 5000
 """The number of unsaved outcomes above which nothing more is claimed: a crash would only repeat more tasks."""
 
 _INTERVAL = 0.25
-"""The minimum number of seconds between two heartbeats."""
+"""The minimum number of seconds between two heartbeats, and between two checks whether the queues are empty."""
 
 
 class _Held(NamedTuple):
@@ -119,6 +117,9 @@ class Intake:
         self._executor = executor
         self._most = shared.settings.concurrency + shared.settings.prefetch
         self._poll = shared.settings.notify_poll_interval_ms / 1000
+        self._until_empty = shared.settings.until_empty
+        if self._until_empty:  # The end of another worker's task wakes no worker.
+            self._poll = _INTERVAL
         self._lease = shared.lease_ms
         self._room = 0
         self._asked_at = 0.0
@@ -139,7 +140,7 @@ class Intake:
         self._shared.readiness.ready()
         queues = ", ".join(self._shared.weights) or "none"
         logger.info("worker %s has begun: queues %s", self._shared.name, queues)
-        if not self._probe.queues:
+        if not self._probe.queues and not self._until_empty:
             await asyncio.Event().wait()
         while not self._connection.closing:
             self._room = self._most - self._executor.in_hand
@@ -152,8 +153,20 @@ class Intake:
                 self._executor.take(tasks, self._asked_at)
                 # Let finished tasks be processed before the next claim.
                 await asyncio.sleep(0)
+            elif self._until_empty and await self._recovery.through(self._is_empty):
+                logger.info("the queues are empty")
+                return
             else:
                 await self._recovery.through(self._connection.sleep, self._probe, self._poll)
+
+    async def _is_empty(self) -> bool:
+        """Return whether no task is ready, due or running; those that wait in a paused queue do not count."""
+        await self._executor.acks.settled()
+        for queue in self._shared.weights:
+            stats = await self._connection.execute(ReadStats(queue))
+            if stats.running or (stats.ready and not stats.paused):
+                return False
+        return True
 
     async def _claim_in_order(self) -> list[Task[Any]]:
         for claim in self._order:
@@ -170,5 +183,5 @@ class Intake:
         return []
 
     def _claim(self, queue: str) -> Claim:
-        limit = min(_AT_ONCE, self._room * self._executor.batches.get(queue, 1))
+        limit = min(self._shared.settings.max_claim, self._room * self._executor.batches.get(queue, 1))
         return Claim(queue, self._shared.name, limit, self._lease, fresh_token(), self._codec)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..app.declarations import Hook, Refused
 from ..codec import encode_json
-from ..handling import Retry, failure
+from ..handling import Retry, failure, how_ended
 from ..operations import Operation, finish
 from ..operations.claim import AckMany
-from ..operations.coordination import FinishMany, SaveTaskResult
+from ..operations.coordination import FinishMany, SaveTaskResult, TaskResult
 from ..operations.finish import ReleaseMany
 from ..values import Task
 from .claims import Leases
@@ -33,6 +33,8 @@ CANCELLED, TIMEOUT, SHUTDOWN = "cancelled", "timeout", "shutdown"
 
 class Timeout(Retry):
     """The run took longer than its declaration allows."""
+
+    code = "TIMEOUT"
 
 
 def fields(task: Task[Any], routine: "Routine | None") -> dict[str, Any]:
@@ -63,7 +65,7 @@ class Acks:
         self._recovery = shared.recovery
         self._leases = leases
         self._done: list[Task[Any]] = []
-        self._results: dict[int, tuple[int, str, str]] = {}
+        self._results: dict[int, TaskResult] = {}
         self._others: list[tuple[Operation[Any], Sequence[Task[Any]]]] = []
         self._saving: asyncio.Task[None] | None = None
         self._batches = shared.metrics.acks.of()
@@ -72,11 +74,11 @@ class Acks:
     def __len__(self) -> int:
         return len(self._done) + len(self._others)
 
-    def done(self, task: Task[Any], result: str | None = None) -> None:
-        """Ack *task*, with a *result* as JSON text or without one."""
+    def done(self, task: Task[Any], result: str | None = None, ttl: int | None = None) -> None:
+        """Ack *task*, with a *result* as JSON text, to be kept for *ttl* milliseconds, or without one."""
         self._done.append(task)
         if result is not None:
-            self._results[task.id] = (task.id, result, task.queue)
+            self._results[task.id] = (task.id, result, task.queue, ttl)
         self._begin()
 
     def record(self, operation: Operation[Any], *tasks: Task[Any]) -> None:
@@ -173,11 +175,12 @@ class Endings:
             return
         for task in run.tasks:
             if not run.settled:
-                self._acks.done(task, text)
+                self._acks.done(task, text, routine.declaration.result_ttl)
             elif text is None:
                 self._leases.drop(task)
             else:
-                self._acks.record(SaveTaskResult(encode_json(task.id), text, task.queue), task)
+                ttl = routine.declaration.result_ttl
+                self._acks.record(SaveTaskResult(encode_json(task.id), text, task.queue, ttl), task)
             routine.succeeded.value += 1
             if routine.on_success:
                 self._call(routine.on_success, run, task, result)
@@ -231,14 +234,14 @@ class Endings:
         routine, declaration = run.routine, run.routine.declaration
         if isinstance(error, Crashed) and declaration.on_crash == "fail":
             error = Refused(f"{CRASHED}: {error}")
-        operation = failure(task, error, declaration.max_attempts, declaration.backoff)
-        outcome = "snoozed"
-        if isinstance(operation, finish.Retry) and task.attempt < task.max_attempts:
-            outcome = "retried"
-            log(logging.WARNING, task, routine, "failed in attempt %s: %s", task.attempt, operation.error)
-        elif isinstance(operation, finish.Retry | finish.Fail):
-            outcome = "dead"
-            log(logging.ERROR, task, routine, "is dead: %s", operation.error)
+        final = declaration.is_final(error)
+        operation = failure(task, error, declaration.max_attempts, declaration.backoff, final)
+        outcome = how_ended(task, operation)
+        if isinstance(operation, finish.Retry | finish.Fail):
+            if outcome == "retried":
+                log(logging.WARNING, task, routine, "failed in attempt %s: %s", task.attempt, operation.error)
+            else:
+                log(logging.ERROR, task, routine, "is dead: %s", operation.error)
         routine.ended[outcome].value += 1
         self._acks.record(operation, task)
         if routine.on_failure and outcome != "snoozed":

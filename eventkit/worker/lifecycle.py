@@ -38,6 +38,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tasks that run at once, and *prefetch* the number claimed beyond that.  *processes* is the maximum number of
     children for tasks with a process of their own.  *lease* is the length of a claim, by default that of the queue; the
     worker extends the leases of running tasks, so it only bounds how long the tasks of a dead worker wait for another.
+    *max_claim* is the maximum number of tasks in one claim.  With *until_empty*, the worker ends once no task of its
+    queues is ready, due or running.
     """
 
     url: str | None = None
@@ -45,6 +47,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     queues: Any = None
     concurrency: int = 20
     prefetch: int = 0
+    max_claim: int = 1000
+    until_empty: bool = False
     processes: int | None = None
     lease: Duration | None = None
     shutdown_timeout: Duration = 30
@@ -107,6 +111,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "queues": _weights,
     "concurrency": _whole("concurrency", 1, 10_000),
     "prefetch": _whole("prefetch", 0, 10_000),
+    "max_claim": _whole("max_claim", 1, 10_000),
+    "until_empty": partial(checks.flag, "until_empty"),
     "processes": _whole("processes", 1, 1_024),
     "lease": partial(_span, "lease", 1, 86_400),
     "shutdown_timeout": partial(_span, "shutdown_timeout", 0, 86_400),
@@ -269,6 +275,10 @@ class Shared:
         self.settings = settings
         self.url = settings.url or app.url
         self.weights = _weights(app.queues if settings.queues is None else settings.queues)
+        self.outboxes = [one for one in app.outboxes if settings.queues is None or one.queue in self.weights]
+        """The outboxes that it delivers: all, or those whose queues were named."""
+        for one in self.outboxes:
+            self.weights.pop(one.queue, None)
         self.name = settings.name or checks.default_worker()
         self.lease_ms = None if settings.lease is None else checks.milliseconds("lease", settings.lease)
         self.metrics = Metrics()
@@ -281,7 +291,8 @@ class Shared:
 async def present(shared: Shared) -> None:
     """Write the worker's row in the database every ten seconds: its queues, its slots, and how many are taken."""
     slots, running = shared.metrics.slots.of(), shared.metrics.running.of()
+    queues = sorted({*shared.weights, *(one.queue for one in shared.outboxes)})
     while True:
-        beat = Beat(shared.name, sorted(shared.weights), int(slots.value), int(running.value))
+        beat = Beat(shared.name, queues, int(slots.value), int(running.value))
         await shared.connection.execute(beat)
         await asyncio.sleep(EVERY)

@@ -41,9 +41,13 @@ The last item is true if the function has acked its task itself.
 class Crashed(Retry):
     """The process of the task has died."""
 
+    code = "CRASHED"
+
 
 class Failed(Retry):
     """The function raised an exception in another process that could not be transferred."""
+
+    code = "FAILED"
 
 
 class Threads:

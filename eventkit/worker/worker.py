@@ -33,7 +33,9 @@ _TIME_TO_SAVE = 5.0
 
 
 class Worker:
-    """A process's worker for the tasks, schedules, subscribers and listeners of *app*, with `WorkerSettings`.
+    """A process's worker for the tasks, schedules, subscribers, listeners and outboxes of *app*.
+
+    Its settings are `WorkerSettings`.
 
     A worker runs once: create another one to start again.
     """
@@ -185,6 +187,8 @@ class Worker:
         row = self._begin(present, shared)
         if app.schedules:
             self._begin(kit.run_scheduler)
+        for outbox in shared.outboxes:
+            self._begin(subscriptions.deliver, outbox).set_name(f"outbox {outbox.name}")
         for subscriber in app.subscribers:
             self._begin(subscriptions.follow, subscriber).set_name(f"subscriber {subscriber.function.__name__}")
         seconds = checks.milliseconds("shutdown_timeout", shared.settings.shutdown_timeout) / 1000
@@ -258,7 +262,7 @@ class Worker:
                     self._services.discard(service)
                     error = None if service.cancelled() else service.exception()
                     if isinstance(error, Closed) or (service is claiming and error is None):
-                        return None  # The owner of the bound kit has closed it.
+                        return None  # The queues are empty, or the owner of the bound kit has closed it.
                     if error is not None:
                         logger.critical("the worker cannot continue", exc_info=error)
                         return error

@@ -36,7 +36,7 @@ __all__ = [
     "upgrade_op",
 ]
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision, which this version of eventkit requires."""
 
 VERSION_TABLE = "eventkit_version"
@@ -145,34 +145,34 @@ def objects(scheme: str) -> list[str]:
     return revisions.objects(scheme)
 
 
-def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
+def upgrade_op(op: Op, to: str = "head", *, at: str = "base", schema: str = "eventkit") -> None:
     """Upgrade on the connection and in the transaction of the application's migration that calls it.
 
     Name the revision: ``head`` means another schema with every version of eventkit.  *schema* is the schema of the
-    tables on Postgres.  In Alembic's offline mode (``alembic upgrade --sql``) it writes the statements from an empty
-    database to *to*, because a script cannot read the revision of the database.
+    tables on Postgres.  In Alembic's offline mode (``alembic upgrade --sql``) it writes the statements from *at* to
+    *to*, because a script cannot read the revision of the database.
     """
     from . import database, revisions
 
     context = op.get_context()
     place = database.of_scheme(context.dialect.name, schema)
     if context.as_sql:
-        revisions.write(context, None, to, place)
+        revisions.write(context, at, to, place)
     else:
         revisions.upgrade(op.get_bind(), to, place)
 
 
-def downgrade_op(op: Op, to: str, *, schema: str = "eventkit") -> None:
+def downgrade_op(op: Op, to: str, *, at: str = "head", schema: str = "eventkit") -> None:
     """Downgrade on the connection and in the transaction of the application's migration that calls it.
 
-    In Alembic's offline mode it writes the statements from the newest revision to *to*.
+    In Alembic's offline mode it writes the statements from *at* to *to*.
     """
     from . import database, revisions
 
     context = op.get_context()
     place = database.of_scheme(context.dialect.name, schema)
     if context.as_sql:
-        revisions.write(context, HEAD, to, place)
+        revisions.write(context, at, to, place)
     else:
         revisions.downgrade(op.get_bind(), to, place)
 

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from eventkit.errors import UnknownBackend
 from eventkit.kit import backend_of
+from eventkit_migrations import VERSION_TABLE
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+_CREATED = re.compile(r"^CREATE (OR REPLACE )?(?:UNLOGGED )?(VIEW|TABLE|SEQUENCE) (\w+)", re.MULTILINE)
+_ADDED = re.compile(r"^ALTER TABLE (\w+) ADD COLUMN (\w+)", re.MULTILINE)
+_VIEW_DROPPED = re.compile(r"^DROP VIEW (\w+)", re.MULTILINE)
 
 
 class Schema(Protocol):
@@ -40,14 +46,32 @@ class Schema(Protocol):
     functions_hash: str | None = None
     """The hash of the functions, which a migration stores and compares; None without functions."""
 
+    functions_in: tuple[str, str] = (VERSION_TABLE, "functions_hash")
+    """The table and the column that store the hash; or a view, which the functions contain."""
+
     def tables(self, revision: str) -> list[str]:
-        """Return the statements that create the tables of a revision."""
+        """Return the statements that create or change the tables of a revision."""
         ...
 
     def dropped(self, revision: str) -> list[str]:
-        """Return the statements that drop the tables of a revision."""
-        made = re.findall(r"^CREATE (VIEW|TABLE) (\w+)", "\n".join(self.tables(revision)), re.MULTILINE)
-        return [f"DROP {kind} {name}" for kind, name in reversed(made)]
+        """Return the statements that undo those of a revision, in the reverse order."""
+        undone: list[str] = []
+        for statement in reversed(self.tables(revision)):
+            if found := _CREATED.search(statement):
+                undone.append(f"DROP {found[2]} {found[3]}")
+                if found[1]:
+                    undone.append(self._earlier(revision, found[3]))
+            elif found := _ADDED.search(statement):
+                undone.append(f"ALTER TABLE {found[1]} DROP COLUMN {found[2]}")
+            elif found := _VIEW_DROPPED.search(statement):
+                undone.append(self._earlier(revision, found[1]))
+        return undone
+
+    def _earlier(self, revision: str, view: str) -> str:
+        """Return the statement of an earlier revision that creates a view."""
+        before = (f"{number:04}" for number in range(int(revision) - 1, 0, -1))
+        made = (statement for one in before for statement in reversed(self.tables(one)))
+        return next(one for one in made if (found := _CREATED.search(one)) and found[3] == view)
 
     def functions(self, replace: bool = False) -> list[str]:
         """Return the statements that create the functions, or replace those of another version."""
@@ -56,6 +80,10 @@ class Schema(Protocol):
     def functions_dropped(self) -> list[str]:
         """Return the statements that drop the functions."""
         return []
+
+    def around_functions(self, statements: list[str]) -> list[str]:
+        """Return *statements*, which change tables, with what it takes that no function is in the way."""
+        return statements
 
     def prepared(self, statement: str) -> str:
         """Return a statement for a script, with the schema in its names."""
@@ -139,7 +167,7 @@ def schema_hash(scheme: str, revision: str) -> str:
     for name in sorted(file.name for file in files("eventkit_migrations").joinpath("versions").iterdir()):
         if name.endswith(".py") and name.partition("_")[0] <= revision:
             import_module(f"eventkit_migrations.versions.{name.removesuffix('.py')}").upgrade(recorder, schema)
-    functions = {*map(schema.prepared, schema.functions())}
+    functions = {*map(schema.prepared, [*schema.functions(), *schema.functions_dropped()])}
     statements = (
         " ".join(re.sub(r"--.*", "", statement).split())
         for statement in recorder.statements

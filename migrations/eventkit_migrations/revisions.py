@@ -18,7 +18,7 @@ from eventkit_migrations import UNRELEASED, VERSION_TABLE
 
 from .database import Recorder, Schema, execute, of_scheme, schema_hash
 
-_NAME = r"(?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|INDEX|VIEW|TRIGGER) (?:\"\w+\"\.)?(\w+)"
+_NAME = r"(?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|INDEX|VIEW|TRIGGER) (?:IF EXISTS )?(?:\"\w+\"\.)?(\w+)"
 _MADE, _DROPPED = re.compile(f"CREATE {_NAME}"), re.compile(f"DROP {_NAME}")
 
 
@@ -42,7 +42,7 @@ def stored_hash(connection: Connection, schema: Schema) -> str | None:
 
 def stored_functions(connection: Connection, schema: Schema) -> str | None:
     """Return the hash of the functions that `keep_hashes` has stored, without a statement that can fail."""
-    return _stored(connection, schema, VERSION_TABLE, "functions_hash")
+    return _stored(connection, schema, *schema.functions_in)
 
 
 def upgrade(connection: Connection, to: str, schema: Schema) -> None:
@@ -74,9 +74,10 @@ def finish(connection: Connection, before: str, after: str, schema: Schema) -> N
     if after == "base":
         return
     changed = schema.functions_hash is not None and stored_functions(connection, schema) != schema.functions_hash
-    if changed:
-        column = f"ALTER TABLE {VERSION_TABLE} ADD COLUMN IF NOT EXISTS functions_hash text"
-        for statement in (column, *(schema.functions(replace=True) if before != "base" else ())):
+    if changed and _in_column(schema):
+        execute(connection, f"ALTER TABLE {VERSION_TABLE} ADD COLUMN IF NOT EXISTS functions_hash text", schema)
+    if changed and (before != "base" or not _in_column(schema)):
+        for statement in schema.functions(replace=True):
             execute(connection, statement, schema)
     if changed or before != after:
         keep_hashes(connection, after, schema)
@@ -86,7 +87,7 @@ def keep_hashes(connection: Connection | Recorder, revision: str, schema: Schema
     """Store the hash of the tables at *revision*, and that of the functions."""
     value = schema_hash(schema.scheme, revision)
     execute(connection, f"UPDATE eventkit_identity SET schema_hash = '{value}'", schema)
-    if schema.functions_hash is not None:
+    if _in_column(schema):
         execute(connection, f"UPDATE {VERSION_TABLE} SET functions_hash = '{schema.functions_hash}'", schema)
 
 
@@ -99,7 +100,7 @@ def script(at: str | None, to: str, schema: Schema, functions: str | None = None
     return ";\n\n".join(["BEGIN", *statements, "COMMIT"]) + ";\n" if statements else ""
 
 
-def write(context: MigrationContext, at: str | None, to: str, schema: Schema) -> None:
+def write(context: MigrationContext, at: str, to: str, schema: Schema) -> None:
     """Write the statements from the revision *at* to *to* into the script of Alembic's offline mode."""
     for statement in between(at, to, schema, schema.functions_hash):
         context.impl.static_output(f"{statement};")
@@ -113,7 +114,8 @@ def between(at: str | None, to: str, schema: Schema, functions: str | None) -> l
         script.module.upgrade(recorder, schema)
     for script in reversed(_history()[there:here]):
         script.module.downgrade(recorder, schema)
-    changed = bool(here and there) and functions != schema.functions_hash
+    known = functions == schema.functions_hash and (here == there or _in_column(schema))
+    changed = bool(here and there) and not known
     if here == there and not changed:
         return []
     if changed:
@@ -128,7 +130,7 @@ def between(at: str | None, to: str, schema: Schema, functions: str | None) -> l
             f"CREATE TABLE {version} (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
             f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num)\n)"
         )
-        if schema.functions_hash is not None:
+        if _in_column(schema):
             first.append(f"ALTER TABLE {version} ADD COLUMN functions_hash text")
         first.append(f"INSERT INTO {version} (version_num) VALUES ('{_names()[there]}')")
     elif not there:
@@ -152,6 +154,11 @@ def objects(scheme: str) -> list[str]:
         elif found := _DROPPED.match(statement):
             made.remove(found[1])
     return made
+
+
+def _in_column(schema: Schema) -> bool:
+    """Return whether the hash of the functions is in the version table, and not in a view."""
+    return schema.functions_hash is not None and schema.functions_in[0] == VERSION_TABLE
 
 
 def _stored(connection: Connection, schema: Schema, table: str, column: str) -> str | None:

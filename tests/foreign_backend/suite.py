@@ -13,8 +13,8 @@ def url(tmp_path):
 
 @pytest.fixture
 def left_out():
-    """Return the clauses that it does not keep: no outboxes, inboxes, histories, overviews and lists of workers."""
-    return {"O1", "O2", "T1", "T2", "T3", "T4", "T5", "T6", "H3", "H5"}
+    """Return the clauses of outboxes, inboxes, histories, overviews, lists, changes, and limits over several queues."""
+    return {"O1", "O2", "T1", "T2", "T3", "T4", "T5", "T6", "H3", "H5", "N6", "W7", "Q23"}
 
 
 @requires("elsewhere")

@@ -13,7 +13,7 @@ def goes_round(client: object) -> None:
         return module.sync(client=client, **given)
 
     models = importlib.import_module("generated.models")
-    queue = call("queues", "create_queue", body=models.NewQueue(name="emails", lease=60))
+    queue = call("queues", "create_queue", body=models.QueueInput(name="emails", lease=60))
     assert queue.name == "emails"
     task = models.NewTask(payload={"to": "ann"}, priority=3)
     accepted = call("queues", "add_tasks", queue="emails", body=task)

@@ -54,6 +54,9 @@ def queue(served: Served) -> Iterator[str]:
         (422, b'{"payload": 1, "prio": 2}'),
         (422, b'{"payload": 1, "priority": 2.5}'),
         (422, b'{"payload": 1, "priority": 2147483648}'),
+        (422, b'{"payload": 1, "priority": 2147483648.0}'),
+        (422, b'{"payload": 1, "priority": 1e300}'),
+        (422, b'{"payload": 1, "priority": "2"}'),
         (422, b'{"payload": 1, "delay_ms": -1}'),
         (422, b'{"payload": 1, "idempotency_key": ""}'),
         (422, b'{"payload": 1, "idempotency_key": "a\\u0000"}'),
@@ -65,8 +68,10 @@ def test_what_is_not_strictly_json_is_refused(served: Served, queue: str, status
     """The error is a line with the reason, and nothing is written."""
     refused = served("POST", queue, content=body, headers={"content-type": "application/json"})
     problem = refused.json()
-    assert (refused.status_code, problem["status"], list(problem)) == (status, status, ["error", "status", "code"])
-    assert 10 < len(problem["error"]) < 300, problem
+    assert (refused.status_code, problem["status"]) == (status, status)
+    assert list(problem) == ["type", "title", "status", "detail", "code"]
+    assert 10 < len(problem["detail"]) < 300, problem
+    assert refused.headers["content-type"] == "application/problem+json"
 
 
 @proves("E2")

@@ -104,7 +104,7 @@ def test_a_key_may_do_what_its_scopes_say(guarded: Callable[..., Guarded], scope
             assert answer.is_success, answer.text
         else:
             assert answer.json()["code"] == "forbidden"
-            assert f"the scope {right}" in answer.json()["error"]
+            assert f"the scope {right}" in answer.json()["detail"]
 
 
 @proves("E18")

@@ -32,6 +32,27 @@ def test_events_are_appended_and_read(served: Served) -> None:
     assert served("GET", f"/streams/orders/events?after={max(offsets)}&wait_s=0.05").json() == []
 
 
+@proves("E3")
+def test_limits_over_several_queues(served: Served) -> None:
+    """They are set, listed and deleted; the answer to a producer above a rate says when to try again."""
+    assert served("PUT", "/cluster-limits/gpu", json={"max_running": 3, "queues": ["b", "a"]}).status_code == 204
+    gpu = {"name": "gpu", "max_running": 3, "queues": ["a", "b"], "running": 0}
+    assert served("GET", "/cluster-limits").json() == {"limits": [gpu]}
+    assert served("PUT", "/cluster-limits/gpu", json={"max_running": 3, "queues": []}).status_code in (400, 422)
+    assert served("DELETE", "/cluster-limits/gpu").status_code == 204
+    assert served("GET", "/cluster-limits").json() == {"limits": []}
+    limits = {"max_bytes": 9, "strict_keys": True, "enqueue_rate": 0.1, "enqueue_burst": 1}
+    made = served("POST", "/queues", json={"name": "slow", **limits}).json()["settings"]
+    assert limits.items() <= made.items()
+    tasks = "/queues/slow/tasks"
+    assert served("POST", tasks, json={"payload": 1}, headers={"Idempotency-Key": "k"}).status_code == 201
+    other = served("POST", tasks, json={"payload": 2}, headers={"Idempotency-Key": "k"})
+    assert (other.status_code, other.json()["code"]) == (409, "key_conflict")
+    full = served("POST", tasks, json={"payload": 2})
+    assert (full.status_code, full.headers["retry-after"]) == (429, "10")
+    assert served("POST", tasks, json={"payload": "0123456789"}).status_code == 422
+
+
 def test_consumers_move_by_acknowledgement(served: Served) -> None:
     """An ack moves forward, a seek anywhere, and pruning keeps unread events."""
     offsets = served("POST", "/streams/s/events", json=[{"payload": n} for n in range(4)]).json()["offsets"]
@@ -44,9 +65,14 @@ def test_consumers_move_by_acknowledgement(served: Served) -> None:
     assert (gone.status_code, gone.json()["code"]) == (410, "truncated") if offsets[0] <= 1 else (200, "")
     assert served("POST", f"{consumer}/seek", json={"offset": 0}).json() == {"offset": 0}
     assert [one["name"] for one in served("GET", "/streams/s/consumers").json()] == ["search"]
+    assert served("GET", "/streams/s/offset?at_ms=0").json() == {"offset": offsets[1]}
+    assert served("DELETE", consumer).status_code == 204
+    assert served("DELETE", consumer).json()["code"] == "unknown_consumer"
+    assert served("GET", "/streams/s/consumers").json() == []
     changed = served("PATCH", "/streams/s", json={"keep": 60}).json()
     assert (changed["settings"]["keep"], changed["head"]) == (60, offsets[-1])
     assert list(served("GET", "/streams").json()) == ["eventkit.audit", "s"]
+    assert list(served("GET", "/streams?after=eventkit.audit&limit=1").json()) == ["s"]
 
 
 def test_a_webhook_is_a_task_that_calls(served: Served) -> None:
@@ -83,6 +109,8 @@ def test_schedules_are_kept(served: Served) -> None:
     call = {"callback_url": "https://example.com", "payload": {"x": 1}, "max_attempts": 3}
     changed = served("PATCH", "/schedules/nightly", json=call).json()
     assert (changed["payload"]["args"]["url"], changed["max_attempts"]) == ("https://example.com", 3)
+    upcoming = served("GET", "/schedules/nightly/upcoming?limit=3").json()
+    assert [moment[11:] for moment in upcoming] == ["03:00:00Z"] * 3
     assert served("POST", "/schedules/nightly/pause").json()["paused"] is True
     assert served("POST", "/schedules/nightly/resume").json()["paused"] is False
     assert [one["name"] for one in served("GET", "/schedules").json()] == ["nightly"]
@@ -111,7 +139,9 @@ def test_locks_are_held_by_a_token(served: Served) -> None:
     assert served("POST", "/locks/report/acquire", json={}).json()["code"] == "lock_held"
     assert served("POST", "/locks/report/renew", json={"token": first["token"]}).json() == {"held": True}
     assert served("POST", "/locks/report/release", json={"token": "7"}).json() == {"held": False}
-    assert list(served("GET", "/locks").json()) == ["report"]
+    served("POST", "/locks/other/acquire", json={})
+    assert list(served("GET", "/locks").json()) == ["other", "report"]
+    assert list(served("GET", "/locks?after=other").json()) == ["report"]
     waiting = served.client.post("/locks/report/acquire", json={"wait_s": 10})
     released = served.client.post("/locks/report/release", json={"token": first["token"]})
     second, _ = served.ask(both(waiting, released))
@@ -124,6 +154,8 @@ def test_limits_count(served: Served) -> None:
     assert [one["allowed"] for one in window] == [True, True, False]
     bucket = [served("POST", "/limits/mail/bucket", json={"rate": 0.001, "burst": 1}).json() for _ in range(2)]
     assert [one["allowed"] for one in bucket] == [True, False]
+    assert next((one["name"], one["amount"]) for one in served("GET", "/limits").json()) == ("calls", 2)
+    assert served("GET", "/workers").json() == []
 
 
 def test_the_service_says_how_it_is(served: Served) -> None:
@@ -155,6 +187,20 @@ async def both(waiting: Any, then: Any) -> list[Any]:
         return await then
 
     return await asyncio.gather(waiting, later())
+
+
+@proves("E1")
+def test_channels_are_listed_and_pruned(served: Served) -> None:
+    ids = [served("POST", "/channels/listed", json={"payload": n}).json()["id"] for n in range(3)]
+    assert {"name": "listed", "head": ids[-1], "notifications": 3} in served("GET", "/channels").json()
+    assert served("POST", "/channels/listed/prune", json={"keep_count": 1}).json() == {"count": 2}
+    assert served("POST", "/channels/listed/prune", json={}).status_code == 422
+    changed = served("PATCH", "/channels/listed", json={"keep_count": 7}).json()
+    assert changed == served("GET", "/channels/listed").json()
+    assert (changed["head"], changed["settings"]["keep_count"]) == (ids[-1], 7)
+    assert served("DELETE", "/channels").json() == {"count": 0}
+    assert served("DELETE", "/channels?keep_count=0").json()["count"] >= 1
+    assert served("GET", "/channels/listed").json()["head"] == 0
 
 
 @pytest.mark.parametrize("noun", ["streams", "channels", "locks"])
@@ -220,7 +266,7 @@ def test_an_unknown_query_parameter_is_refused(served: Served) -> None:
             known = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
             refused = served(method.upper(), f"{re.sub(r'{id}|{[a-z]+}', '1', path)}?worng=1")
             assert (path, refused.status_code, refused.json()["code"]) == (path, 400, "unknown_parameter")
-            assert all(name in refused.json()["error"] for name in known)
+            assert all(name in refused.json()["detail"] for name in known)
     assert served("DELETE", "/queues/q?forse=true").status_code == 400
     assert served("GET", "/queues/q").status_code == 200
 

@@ -244,7 +244,7 @@ def test_checks_of_readiness_are_shared(tmp_path: Path) -> None:
             answers = list(pool.map(lambda url: httpx.get(url, timeout=60), asked))
         assert time.monotonic() - began < 15  # One after the other they would take thirty seconds.
         assert {answer.status_code for answer in answers} == {503}
-        assert {answer.json()["error"] for answer in answers} == {"the database is busy: try again"}
+        assert {answer.json()["detail"] for answer in answers} == {"the database is busy: try again"}
         holder.execute("ROLLBACK")
         time.sleep(1.1)
         assert httpx.get(f"{service.address}/readyz").status_code == 200

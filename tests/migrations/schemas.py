@@ -1,5 +1,6 @@
 """The content of a database's schema, for the tests of the migrations."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,19 @@ def tables(url: str) -> set[str]:
         sql = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema"
     with connected(url) as connection:
         return {row[0] for row in connection.exec_driver_sql(sql)} - {"sqlite_sequence"}
+
+
+def content(url: str) -> dict[str, list[list[tuple[str, str]]]]:
+    """Return the rows of eventkit's tables, as names and values, without those of the migrations."""
+    found = {}
+    with connected(url) as connection:
+        for table in sorted(tables(url) - {"eventkit_version", "eventkit_identity", "eventkit_sleeper"}):
+            # Python has no date for the infinity of Postgres.
+            shown = "row_to_json(t)::text AS row_to_json" if on_postgres(url) else "*"
+            rows = connection.exec_driver_sql(f"SELECT {shown} FROM {table} AS t").mappings().all()
+            read = [json.loads(row["row_to_json"]) if on_postgres(url) else dict(row) for row in rows]
+            found[table] = sorted(sorted((name, repr(value)) for name, value in row.items()) for row in read)
+    return found
 
 
 def journal_mode(url: str) -> object:

@@ -10,6 +10,8 @@ import eventkit_migrations
 import psycopg
 import pytest
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from eventkit_migrations import HEAD
 from eventkit_postgres import address
 from eventkit_sqlite import address as sqlite_address
@@ -33,7 +35,7 @@ with engine.connect() as connection:
         context.run_migrations()
 """
 
-APPLICATION_REVISION = """
+APPLICATION_REVISION = f"""
 import eventkit_migrations
 import sqlalchemy as sa
 from alembic import context, op
@@ -43,7 +45,7 @@ down_revision = None
 schema = context.config.attributes["schema"]
 
 def upgrade():
-    eventkit_migrations.upgrade_op(op, to="0001", schema=schema)
+    eventkit_migrations.upgrade_op(op, to="{HEAD}", schema=schema)
     op.create_table("shop_order", sa.Column("id", sa.Integer, primary_key=True))
 
 def downgrade():
@@ -98,9 +100,9 @@ def own(url: str) -> str:
 def test_an_applications_own_migration_carries_our_tables(application: Config, url: str) -> None:
     """One `alembic upgrade head` makes both, eventkit finds its schema current, one downgrade undoes both."""
     other = place(url, "other")
-    eventkit_migrations.upgrade(other, to="0001")
+    eventkit_migrations.upgrade(other, to=HEAD)
     alembic.command.upgrade(application, "head")
-    assert eventkit_migrations.current(url) == "0001"
+    assert eventkit_migrations.current(url) == HEAD
     assert schema(url) == schema(other)
     assert "shop_order" in tables(own(url))
     alembic.command.downgrade(application, "base")
@@ -138,7 +140,7 @@ def test_autogenerate_leaves_our_tables_alone(application: Config, url: str, inc
 def test_an_applications_offline_mode_writes_our_tables_too(application: Config, url: str) -> None:
     """The script of `alembic upgrade head --sql`, executed by hand, leaves the schema that an upgrade leaves."""
     other = place(url, "other")
-    eventkit_migrations.upgrade(other, to="0001")
+    eventkit_migrations.upgrade(other, to=HEAD)
     env = Path(application.get_main_option("script_location") or "") / "env.py"
     dialect = "postgresql" if on_postgres(url) else "sqlite"
     env.write_text(
@@ -154,6 +156,20 @@ def test_an_applications_offline_mode_writes_our_tables_too(application: Config,
     execute(own(url), offline(application, alembic.command.downgrade, "a1:base"))
     assert eventkit_migrations.current(url) is None
     assert "shop_order" not in tables(own(url))
+
+
+@pytest.mark.parametrize("step", [("base", "0001"), ("0001", HEAD)])
+def test_a_step_of_an_application_writes_only_its_own_statements(step: tuple[str, str]) -> None:
+    """Offline, an application's second migration begins at the revision that it names, up and down."""
+    below, above = step
+    for name in "sqlite", "postgresql":
+        written = StringIO()
+        op = Operations(MigrationContext.configure(dialect_name=name, opts={"as_sql": True, "output_buffer": written}))
+        eventkit_migrations.upgrade_op(op, to=above, at=below)
+        assert ("CREATE TABLE eventkit_task" in written.getvalue().replace('"eventkit".', "")) is (below == "base")
+        assert ("ADD COLUMN code" in written.getvalue()) is (above == HEAD)
+        eventkit_migrations.downgrade_op(op, to=below, at=above)
+        assert ("DROP COLUMN code" in written.getvalue()) is (above == HEAD)
 
 
 @pytest.fixture

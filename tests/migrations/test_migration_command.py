@@ -17,7 +17,7 @@ def test_the_command_line(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["current", url], "none\n"),
         (["upgrade", url], f"{HEAD}\n"),
         (["current", url], f"{HEAD}\n"),
-        (["upgrade", url, "--to", "0001"], f"{HEAD}\n"),
+        (["upgrade", url, "--to", HEAD], f"{HEAD}\n"),
         (["downgrade", url, "--to", "base"], "none\n"),
     ]:
         assert main(command) == 0

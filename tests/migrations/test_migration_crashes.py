@@ -79,7 +79,7 @@ def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
 command, url, *to = sys.argv[1:]
-for left in itertools.count(1, 1 if url.startswith("sqlite") else 6):
+for left in itertools.count(1, 12):
     child = os.fork()
     if child == 0:
         getattr(eventkit_migrations, command)(url.replace("shop", f"shop{left}"), *to)
@@ -92,19 +92,18 @@ for left in itertools.count(1, 1 if url.startswith("sqlite") else 6):
 
 
 def killed(*arguments: str) -> range:
-    """Kill the command on one place after the other, some statements later each time; return where it ended."""
+    """Kill the command on one place after the other, twelve statements later each time; return where it ended."""
     output = python(MORTAL, *arguments).communicate()[0]
     *deaths, last = [int(status) for status in output.split()]
     assert last == 0
     assert set(deaths) == {signal.SIGKILL}
-    step = 6 if on_postgres(arguments[1]) else 1
-    return range(1, 1 + step * len(deaths), step)
+    return range(1, 1 + 12 * len(deaths), 12)
 
 
 @DRIVERS
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL to survive")
 def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
-    """Killed after any of its statements, an upgrade has done nothing, and the next one does everything."""
+    """Killed after one of its statements, an upgrade has done nothing, and the next one does everything."""
     deaths = killed("upgrade", url)
     assert deaths[-1] > 20
     eventkit_migrations.upgrade(url)
@@ -118,12 +117,12 @@ def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
 @DRIVERS
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL to survive")
 def test_a_killed_downgrade_leaves_everything(url: str) -> None:
-    """Killed after any of its statements, a downgrade has dropped nothing."""
+    """Killed after one of its statements, a downgrade has dropped nothing."""
     eventkit_migrations.upgrade(url)
-    for n in range(1, 92, 6) if on_postgres(url) else range(1, 40):
+    for n in range(1, 302, 12):
         eventkit_migrations.upgrade(place(url, f"shop{n}"))
     deaths = killed("downgrade", url, "base")
-    assert 5 < deaths[-1] < (91 if on_postgres(url) else 39)
+    assert 5 < deaths[-1] < 301
     for death in deaths:
         struck = place(url, f"shop{death}")
         assert schema(struck) == schema(url)

@@ -1,14 +1,19 @@
 """Upgrades and downgrades of the schema, and refused databases."""
 
+from itertools import pairwise
 from pathlib import Path
 
+import apsw
 import eventkit_migrations
 import pytest
 from alembic.script import ScriptDirectory
 from eventkit_migrations import HEAD, VERSION_TABLE
 from eventkit_postgres import address
-from schemas import connected, journal_mode, on_postgres, place, python, schema, tables
+from eventkit_sqlite import ddl
+from eventkit_sqlite.address import parse as address_of
+from schemas import connected, content, journal_mode, on_postgres, only_sqlite, place, python, schema, tables
 
+import eventkit
 from eventkit.conformance.urls import with_options
 from eventkit.errors import NotMigrated, UnknownBackend
 
@@ -72,6 +77,83 @@ def test_a_schema_upgraded_step_by_step_equals_a_fresh_one(url: str) -> None:
         assert eventkit_migrations.current(url) == revision
         assert schema(url) == seen[revision]
     assert schema(url) == fresh
+
+
+def fill(url: str) -> None:
+    """Leave rows of each kind: tasks in each state, keys, settings, events, offsets, results, locks and schedules."""
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("emails")
+        queue.configure(max_attempts=5, rate=100.0, keep_done=3600, history=True)
+        kept, dead, gone = (queue.enqueue({"n": n}, key=f"k{n}", priority=9 - n).id for n in range(3))
+        for task in queue.claim("w", 3):
+            assert {kept: queue.ack, dead: lambda task: queue.fail(task, "no"), gone: queue.ack}[task.id](task)
+        queue.enqueue(["waits"], delay=3600)
+        queue.enqueue_many([1, 2])
+        assert queue.claim("w", lease=3600)
+        queue.purge("done")
+        queue.enqueue("ready", headers={"a": "b"})
+        kit.stream("orders").publish({"id": 1}, key="k", dedup="d")
+        kit.stream("orders").save_offset("billing", 1)
+        kit.channel("alerts").notify("now")
+        kit.results.save("sum", [1, None])
+        kit.lock("one").acquire()
+        kit.limit("calls", count=3, per=60).acquire()
+        kit.schedules.add("daily", "0 3 * * *", queue="emails", payload={})
+
+
+def test_an_upgrade_keeps_the_content_of_a_filled_database(url: str) -> None:
+    """Every revision keeps all rows, up and down, and an upgraded database works."""
+    fill(url)
+    for above, below in pairwise(REVISIONS[::-1]):
+        eventkit_migrations.downgrade(url, below)
+        before = content(url)
+        assert all(before[f"eventkit_{table}"] for table in ("task", "queue", "key", "event", "result", "schedule"))
+        eventkit_migrations.upgrade(url, above)
+        after = content(url)
+        for table, rows in before.items():
+            for row, now in zip(rows, after[table], strict=True):
+                assert set(row) <= set(now)
+                assert {value for _, value in set(now) - set(row)} <= {"None"}
+        eventkit_migrations.downgrade(url, below)
+        assert content(url) == before
+    eventkit_migrations.upgrade(url)
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("emails")
+        assert queue.enqueue(0, key="k1").created is False
+        [failed] = queue.dead()
+        assert (failed.payload, failed.error, failed.reason) == ({"n": 1}, "no", "failed")
+        assert [task.payload for task in queue.claim("w", 9)] == [2, "ready"]
+        assert kit.results.get("sum") == [1, None]
+
+
+@only_sqlite
+@pytest.mark.parametrize("way", ["upgrade", "script"])
+def test_only_a_migration_replaces_the_views_of_plain_sql(url: str, way: str) -> None:
+    """Connecting refuses a file with other views, or without any; a migration keeps the rows."""
+    with eventkit.connect(url) as kit:
+        kit.stream("orders").publish(1)
+    current, known = schema(url), ddl.schema(url)
+    other = ["DROP VIEW eventkit_do_ack", "CREATE VIEW eventkit_do_ack AS SELECT 1 AS id"]
+    for statements in (
+        ["DROP VIEW eventkit_functions", "CREATE VIEW eventkit_functions AS SELECT 'older' AS hash", *other],
+        known.functions_dropped(),
+    ):
+        with connected(url) as database:
+            for statement in statements:
+                database.exec_driver_sql(statement)
+        older = schema(url)
+        with pytest.raises(NotMigrated, match="views of plain SQL of another version .*eventkit_migrations upgrade"):
+            eventkit.connect(url)
+        assert schema(url) == older
+        if way == "upgrade":
+            eventkit_migrations.upgrade(url)
+        else:
+            connection = apsw.Connection(address_of(url).path)
+            connection.execute(eventkit_migrations.script(url))
+            connection.close()
+        assert (schema(url), eventkit_migrations.script(url)) == (current, "")
+        with eventkit.connect(url) as kit:
+            assert [event.payload for event in kit.stream("orders").read()] == [1]
 
 
 def test_the_applications_tables_stay(url: str) -> None:

@@ -32,16 +32,16 @@ EARLIER = {
 
 REMEDY = r"unreleased version.*eventkit export FILE.*downgrade <url> --to base.*eventkit import FILE.*new database"
 
-SECOND = """
+THIRD = """
 from eventkit_migrations.database import execute
 
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 
 def upgrade(connection, schema):
-    execute(connection, "CREATE TABLE eventkit_second (id bigint)", schema)
+    execute(connection, "CREATE TABLE eventkit_third (id bigint)", schema)
 
 def downgrade(connection, schema):
-    execute(connection, "DROP TABLE eventkit_second", schema)
+    execute(connection, "DROP TABLE eventkit_third", schema)
 """
 
 
@@ -129,7 +129,7 @@ def test_each_statement_is_in_the_hash(monkeypatch: pytest.MonkeyPatch, name: st
         monkeypatch.setattr(schema, "tables", lambda *_: changed)
         return database.schema_hash.__wrapped__(name, "0001")
 
-    ours = eventkit_migrations.schema_hash(name)
+    ours = database.schema_hash(name, "0001")
     assert hash_of([f"-- A note.\n\n{statement}\n" for statement in statements]) == ours
     changed = {hash_of([*statements[:at], f"{one} x", *statements[at + 1 :]]) for at, one in enumerate(statements)}
     assert len(changed - {ours}) == len(statements)
@@ -156,8 +156,8 @@ def later(tmp_path: Path) -> Callable[[str], str]:
     package = Path(eventkit_migrations.__file__).parent
     copied = shutil.copytree(package, tmp_path / "later" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     head = copied / "__init__.py"
-    head.write_text(head.read_text().replace('HEAD = "0001"', 'HEAD = "0002"'))
-    (copied / "versions" / "0002_second.py").write_text(SECOND)
+    head.write_text(head.read_text().replace('HEAD = "0002"', 'HEAD = "0003"'))
+    (copied / "versions" / "0003_third.py").write_text(THIRD)
 
     def run(program: str) -> str:
         ended = subprocess.run(
@@ -176,9 +176,9 @@ def test_a_later_revision_upgrades_what_is_released(url: str, later: Callable[[s
     ours = stored(url)
     upgrade = f"import eventkit, eventkit_migrations; eventkit_migrations.upgrade({url!r})"
     said = later(f"{upgrade}; eventkit.connect({url!r}).close(); print(eventkit_migrations.current({url!r}))")
-    assert said == "0002\n"
+    assert said == "0003\n"
     assert stored(url) != ours
-    assert later(f"import eventkit_migrations; eventkit_migrations.downgrade({url!r}, '0001')") == ""
+    assert later(f"import eventkit_migrations; eventkit_migrations.downgrade({url!r}, '0002')") == ""
     assert stored(url) == ours
     eventkit.connect(url).close()
     make_earlier(url, EARLIER["another hash"])

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventkit.spark.select import SelectError
-from eventkit.spark.select.files import Csv, Field, File
-from eventkit.spark.select.grammar import parse
-from eventkit.spark.select.kinds import PARTS
-from eventkit.spark.select.tokens import KEYWORDS
-from eventkit.spark.select.translation import Translated, translate
+from eventkit.spark.s3select import SelectError
+from eventkit.spark.s3select.files import Csv, Field, File
+from eventkit.spark.s3select.grammar import parse
+from eventkit.spark.s3select.kinds import PARTS
+from eventkit.spark.s3select.tokens import KEYWORDS
+from eventkit.spark.s3select.translation import Translated, translate
 
 _NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True).filter(lambda name: name.lower() not in KEYWORDS)
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -152,8 +152,12 @@ WRONG = [
     ("SELECT id FROM S3Object WHERE", "ParseExpectedExpression", 29),
     ("SELECT id FROM S3Object LIMIT many", "ParseExpectedNumber", 30),
     ("SELECT id AS 5 FROM S3Object", "ParseExpectedIdentForAlias", 13),
-    ("SELECT id FROM S3Object GROUP BY id", "UnsupportedSqlStructure", 24),
-    ("SELECT id FROM S3Object s WHERE id = 1 ORDER BY id", "UnsupportedSqlStructure", 39),
+    ("SELECT id, name FROM S3Object GROUP BY id", "UnsupportedSqlStructure", 11),
+    ("SELECT * FROM S3Object GROUP BY id", "UnsupportedSqlStructure", 14),
+    ("SELECT COUNT(*) FROM S3Object GROUP BY SUM(id)", "UnsupportedSqlStructure", 39),
+    ("SELECT id FROM S3Object GROUP BY id ORDER BY name", "UnsupportedSqlStructure", 45),
+    ("SELECT id FROM S3Object GROUP BY id HAVING id > 1", "UnsupportedSqlStructure", 36),
+    ("SELECT id FROM S3Object GROUP id", "ParseExpectedKeyword", 30),
     ("SELECT DISTINCT id FROM S3Object", "UnsupportedSqlStructure", 7),
     ("SELECT COUNT(DISTINCT id) FROM S3Object", "UnsupportedSqlStructure", 13),
     ("SELECT id FROM S3Object s JOIN S3Object t", "UnsupportedSqlStructure", 26),
@@ -233,7 +237,7 @@ def test_case_matters_only_in_quotes(sql: str) -> None:
 
 def test_every_code_is_on_the_page_and_given_somewhere() -> None:
     """The page has a meaning for each code in the source, and no code that is never raised."""
-    package = Path(inspect.getfile(import_module("eventkit.spark.select"))).parent
+    package = Path(inspect.getfile(import_module("eventkit.spark.s3select"))).parent
     trees = [ast.parse(path.read_text("utf-8")) for path in package.glob("*.py")]
     texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     names = {str(text) for text in texts if re.fullmatch(r"([A-Z][a-z]+|ION|CSV|JSON){2,}", str(text))}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventkit.spark.output import typed, write
-from eventkit.spark.select import SelectError, files, prepare, rows
+from eventkit.spark.s3select import SelectError, files, prepare, rows, select
 
 PEOPLE = 'id,name,price,born\n1,Ann,1.50,1990-01-31\n2,"B, ""o""\nb",,2001-05-06T07:08Z\n30,Čeněk,20,2020T\n'
 ORDERS = (
@@ -42,8 +42,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def selected(spark: Any, folder: Path, sql: str, path: Path, **said: Any) -> list[Any]:
     """Return the rows as parsed objects."""
     query = prepare(sql, files.detect(path, **said))
-    with rows(spark, query) as frame:
-        write(frame, "json", folder / "out", optional=query.optional, whole=query.translated.names is None)
+    with rows(spark, query) as (frame, _):
+        write(frame, "json", folder / "out", optional=query.optional, whole=query.whole)
     return [json.loads(line) for line in (folder / "out").read_text("utf-8").splitlines()]
 
 
@@ -70,6 +70,16 @@ CSV_ANSWERS: dict[str, list[Any]] = {
         {"y": 2001, "d": 6815, "s": "2001-06-06 07:08"},
         {"y": 2020, "d": 2, "s": "2020-02-01 00:00"},
     ],
+    "SELECT CHAR_LENGTH(name) AS n, COUNT(*), MAX(id) FROM S3Object GROUP BY n ORDER BY COUNT(*), n DESC": [
+        {"n": 8, "_2": 1, "_3": 2},
+        {"n": 5, "_2": 1, "_3": 30},
+        {"n": 3, "_2": 1, "_3": 1},
+    ],
+    "SELECT price <> '' AS priced, COUNT(*) n FROM S3Object GROUP BY s3object.price <> '' ORDER BY n DESC": [
+        {"priced": True, "n": 2},
+        {"priced": False, "n": 1},
+    ],
+    "SELECT name AS id FROM S3Object ORDER BY _1 DESC LIMIT 2": [{"id": "Čeněk"}, {"id": 'B, "o"\nb'}],
     "SELECT 7/2 a, 7/2.0 b, -7 % 4 c, 9007199254740993 + 0 d, '${x}\\n''\u0007' e FROM S3Object LIMIT 1": [
         {"a": 3, "b": 3.5, "c": -3, "d": 9007199254740993, "e": "${x}\\n'\u0007"}
     ],
@@ -110,6 +120,11 @@ JSON_ANSWERS: dict[str, list[Any]] = {
         {"_1": 9007199254740997, "_2": 0, "_3": 3, "_4": 3}
     ],
     "SELECT COALESCE(s.note, s.n, 'none') n FROM S3Object s LIMIT 1": [{"n": "none"}],
+    "SELECT s.id FROM S3Object s ORDER BY s.id DESC": [{"id": 9007199254740993}, {"id": "3"}, {"id": 1}],
+    "SELECT l.sku, SUM(l.n) n FROM S3Object[*].lines[*] l GROUP BY l.sku ORDER BY l.sku": [
+        {"sku": "a", "n": 2},
+        {"sku": "b", "n": None},
+    ],
 }
 
 
@@ -143,13 +158,60 @@ def test_a_column_of_json_has_a_type_in_parquet(spark: Any, found: Path, tmp_pat
     from pyarrow import parquet
 
     query = prepare("SELECT * FROM S3Object[*].lines[*]", files.detect(found / "orders.jsonl"))
-    with rows(spark, query) as frame:
+    with rows(spark, query) as (frame, _):
         write(typed(frame, whole=True), "parquet", tmp_path / "lines.parquet")
     assert parquet.read_table(tmp_path / "lines.parquet").to_pylist() == [{"n": 2, "sku": "a"}, {"n": None, "sku": "b"}]
     query = prepare("SELECT id FROM S3Object", files.detect(found / "orders.jsonl"))
-    with rows(spark, query) as frame:
+    with rows(spark, query) as (frame, _):
         write(typed(frame, whole=False), "csv", tmp_path / "ids.csv")
     assert (tmp_path / "ids.csv").read_text() == "id\n1\n9007199254740993\n3\n"
+
+
+def test_a_scan_range_reads_the_records_that_begin_in_it(spark: Any, tmp_path: Path) -> None:
+    """Ranges one after the other read each record once, whole, with the names of the header."""
+    import pyarrow
+    from pyarrow import parquet
+
+    lines = [f"{number},{'x' * number}\n" for number in range(40)]
+    (tmp_path / "lines.csv").write_text("id,text\n" + "".join(lines))
+    (tmp_path / "lines.jsonl").write_text("".join(f'{{"id": "{number}"}}\n' for number in range(40)))
+    table = pyarrow.table({"id": [str(number) for number in range(40)]})
+    parquet.write_table(table, tmp_path / "lines.parquet", row_group_size=7)
+    for name, step in (("lines.csv", 97), ("lines.jsonl", 33), ("lines.parquet", 300)):
+        size, found = (tmp_path / name).stat().st_size, []
+        for first in range(0, size, step):
+            part = select(spark, "SELECT id FROM S3Object", tmp_path / name, scan_range=f"{first}-{first + step - 1}")
+            found += part.rows["id"].to_pylist()
+        assert found == [str(number) for number in range(40)], name
+    last = select(spark, "SELECT id FROM S3Object", tmp_path / "lines.csv", scan_range="-60")
+    assert (last.rows.to_pylist(), last.statistics.scanned) == ([{"id": "39"}], len("id,text\n" + lines[39]))
+    for wrong, code in (("9", "InvalidScanRange"), ("9-3", "InvalidScanRange")):
+        with pytest.raises(SelectError, match=code):
+            files.detect(tmp_path / "lines.csv", scan_range=wrong)
+
+
+def test_the_bytes_of_a_query_are_counted(spark: Any, found: Path) -> None:
+    """The file as it is, without compression, and the answer."""
+    answer = select(spark, "SELECT name FROM S3Object LIMIT 1", found / "people.dat", format="csv")
+    size = (found / "people.dat").stat().st_size
+    assert answer.rows.to_pylist() == [{"name": "Ann"}]
+    assert answer.statistics == (size, len(PEOPLE.encode()), answer.rows.nbytes)
+
+
+def test_strict_s3_has_what_the_service_has(found: Path) -> None:
+    """It detects no compression, the first row is data, and there are no groups and no order."""
+    with pytest.raises(SelectError, match=r"InvalidCompressionFormat.*pass --compression gzip"):
+        files.detect(found / "people.dat", format="csv", strict_s3=True)
+    with pytest.raises(SelectError, match="UnsupportedScanRangeInput"):
+        files.detect(found / "people.dat", format="csv", scan_range="0-9")
+    strict = files.detect(found / "people.csv", strict_s3=True)
+    for sql, code in (
+        ("SELECT name FROM S3Object", "MissingHeaders"),
+        ("SELECT _1 FROM S3Object GROUP BY _1", "UnsupportedSqlStructure"),
+        ("SELECT _1 FROM S3Object ORDER BY _1", "UnsupportedSqlStructure"),
+    ):
+        with pytest.raises(SelectError, match=code):
+            prepare(sql, strict, strict_s3=True)
 
 
 @pytest.mark.parametrize(

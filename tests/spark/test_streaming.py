@@ -65,12 +65,17 @@ def test_a_running_query_sees_what_is_new(
 
 @proves("D3")
 def test_a_limit_is_shared_by_topics(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Each topic gets its part, and the unused rest goes to the others."""
+    """Each topic gets its part, and the unused rest goes to the others; the progress has the events left of each."""
     kit.stream("few").publish_many([1, 2])
     kit.stream("many").publish_many(list(range(15)))
     query = Query(spark, tmp_path, url, subscribe="few,many", startingOffsets="earliest", maxOffsetsPerTrigger="10")
     batches = query.run()
     assert sizes(batches) == [10, 7]
+    lags = [eventkit.spark.progress(batch).sources[0].metrics for batch in batches]  # type: ignore[arg-type]
+    assert [(lag["avgOffsetsBehindLatest"], lag["maxOffsetsBehindLatest"]) for lag in lags] == [
+        ("3.5", "7"),
+        ("0.0", "0"),
+    ]
     place = json.loads(batches[0]["sources"][0]["endOffset"])
     assert [row.topic for row in query.rows() if row.offset <= place["few"]["offset"]] == ["few", "few"]
 

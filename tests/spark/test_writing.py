@@ -7,17 +7,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from spark.streams import both, read, write
 
 import eventkit
 from eventkit.conformance.clauses import proves
 from eventkit.conformance.threads import asleep, in_thread
 from eventkit.operations.bulk import StageEvents
-from eventkit.spark.options import WriteOptions
-from eventkit.spark.writer import BatchWriter, Staged
+from eventkit.spark.options import Address, WriteOptions
+from eventkit.spark.writer import BadRow, BatchWriter, Shape, Staged
 from eventkit.testing import advance
 
 
@@ -41,6 +43,32 @@ def test_events_are_what_a_publisher_would_have_published(spark: Any, kit: event
     assert (first.key, first.payload, first.headers) == ("k", {"a": [1, None, "🙂\0"]}, {"h": "é"})
     assert (second.key, second.payload, second.headers) == (None, None, {})
     assert kit.stream("first").publish("late", dedup="d") == first.offset
+
+
+@proves("D7")
+def test_rows_that_kafkas_layout_cannot_bring_are_bad() -> None:
+    """A row without a value, with bytes that are no text, or with two headers of a name."""
+    headers = ArrayType(StructType().add("key", "string").add("value", "binary"))
+    schema = StructType().add("topic", "string").add("key", "binary").add("value", "binary").add("headers", headers)
+    shape = Shape(WriteOptions(Address("sqlite:///unused.db"), layout="kafka"), schema)
+    header = {"key": "h", "value": b"1"}
+    rows = [
+        ("t", b"k", b'{"n":1}', [header]),
+        ("t", None, None, None),
+        ("t", b"\xff", b"2", None),
+        ("t", None, b"3", [header, header]),
+    ]
+    batch = pa.RecordBatch.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows], to_arrow_schema(schema)
+    )
+    bad: list[BadRow] = []
+    [chunk] = shape.chunks(iter([batch]), bad)
+    assert (chunk.name, chunk.rows) == ("t", [('{"n":1}', "k", '{"h":"1"}', None)])
+    assert [(row.number, row.reason.partition(":")[0]) for row in bad] == [
+        (1, "the payload is null"),
+        (2, "the key is not text in UTF-8"),
+        (3, "two headers have the same name"),
+    ]
 
 
 @proves("D6")
@@ -67,13 +95,14 @@ def test_structs_become_json(spark: Any, kit: eventkit.EventKit, url: str) -> No
 
 
 @proves("D1", "D6")
+@pytest.mark.parametrize("layout", ["native", "kafka"])
 @both
-def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Rows of a read may have columns that are not written; the largest event of 512 KiB is one as any other."""
+def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, url: str, layout: str) -> None:
+    """In either layout, a read may have columns that are not written; the largest event of 512 KiB is one as others."""
     largest = "x" * (512 * 1024 - 2)
     kit.stream("here").publish({"n": 1}, key="k", headers={"h": "1"})
     kit.stream("here").publish_many([largest, "small"])
-    write(read(spark, url, topic="here"), url, topic="there")
+    write(read(spark, url, topic="here", layout=layout, includeHeaders="true"), url, topic="there", layout=layout)
     [first, *others] = kit.stream("there").read()
     assert (first.payload, first.key, first.headers) == ({"n": 1}, "k", {"h": "1"})
     assert [event.payload for event in others] == [largest, "small"]

@@ -15,7 +15,7 @@ def outboxes(kit: EventKit) -> None:
     with kit.transaction() as tx:
         assert_type(outbox.add(Email("ann@example.com"), tx=tx, key="ann", headers={"kind": "greeting"}), str)
         outbox.add({"to": "ann@example.com"}, tx=tx)  # type: ignore[arg-type]
-        outbox.add(Email("ann@example.com"))  # type: ignore[call-arg]
+        assert_type(outbox.add(Email("ann@example.com"), delay=30, priority=1, expires=timedelta(hours=1)), str)
         assert_type(kit.inbox("billing").once("id", tx=tx), bool)
         kit.inbox("billing").once("id", tx)  # type: ignore[call-arg]
     assert_type(outbox.stats(), OutboxStats)

@@ -33,6 +33,9 @@ def queues(emails: TaskQueue[Email]) -> None:
     assert_type(emails.release(task), bool)
     assert_type(emails.snooze(task, 60), bool)
     assert_type(emails.extend(task, 60), bool)
+    assert_type(emails.ack((task.id, task.token)), bool)
+    assert_type(emails.ack_many([(task.id, task.token)]), list[int])
+    emails.ack(task.id)  # type: ignore[arg-type]
     assert_type(emails.cancel(42, running=True), bool)
     assert_type(emails.get(42), TaskInfo[Email] | None)
     assert_type(emails.tasks("dead"), list[TaskInfo[Email]])

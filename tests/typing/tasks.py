@@ -17,6 +17,26 @@ app = eventkit.App("sqlite:///shop.db")
 async_app = eventkit.AsyncApp("sqlite:///shop.db")
 
 
+blueprint = eventkit.Blueprint()
+app.include(blueprint)
+async_app.include(blueprint)  # type: ignore[arg-type]
+
+
+@blueprint.task
+def task_of_blueprint(to: str) -> int:
+    return len(to)
+
+
+@blueprint.outbox("webhooks", ordered=True)
+async def deliver(message: eventkit.Message[Order]) -> None:
+    assert_type(message.payload, Order)
+
+
+def blueprints() -> None:
+    assert_type(task_of_blueprint.enqueue("ann"), TaskHandle[int])
+    task_of_blueprint.enqueue(1)  # type: ignore[arg-type]
+
+
 @app.task
 def plain_task(to: str, subject: str = "Hello") -> int:
     return len(to + subject)

@@ -1,10 +1,25 @@
 -- Claiming.
 
+-- How many more tasks of the queue may run by the limits over several queues; NULL without any.
+CREATE OR REPLACE FUNCTION eventkit_cluster_room(queue text, now timestamptz) RETURNS bigint
+LANGUAGE sql VOLATILE
+AS $$
+    SELECT min(l.max_running - (
+        SELECT sum(
+            (SELECT count(*) FROM eventkit_task AS t WHERE t.queue = o.queue AND t.state = 'leased' AND t.wake_at > $2)
+        )
+        FROM eventkit_cluster_limit AS o
+        WHERE o.name = l.name
+    ))::bigint
+    FROM eventkit_cluster_limit AS l
+    WHERE l.queue = $1
+$$
+
 -- The settings and numbers that a claim needs.  A queue with limits is locked for the claim, and counted after that,
 -- in a later snapshot.  ``(SELECT 'ready')`` is hidden from the planner, as in claim.sql.
 CREATE OR REPLACE FUNCTION eventkit_gate(queue text) RETURNS TABLE (
     paused boolean, lease bigint, max_attempts bigint, rate double precision, burst double precision,
-    tokens double precision, refilled_at bigint, max_running bigint, running bigint, due boolean, now bigint
+    tokens double precision, refilled_at bigint, max_running bigint, running bigint, room bigint, due boolean, now bigint
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -21,6 +36,10 @@ BEGIN
     PERFORM FROM eventkit_queue AS q
     WHERE q.name = $1 AND (q.rate IS NOT NULL OR q.max_running IS NOT NULL)
     FOR UPDATE;
+    PERFORM FROM eventkit_cluster_limit AS l
+    WHERE l.name IN (SELECT o.name FROM eventkit_cluster_limit AS o WHERE o.queue = $1)
+    ORDER BY l.name, l.queue
+    FOR UPDATE;
     moment := date_trunc('milliseconds', clock_timestamp());
     mark := (
         SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low_water AS l
@@ -33,6 +52,7 @@ BEGIN
         CASE WHEN q.max_running IS NOT NULL THEN (
             SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at > moment
         ) END,
+        eventkit_cluster_room($1, moment),
         EXISTS (
             SELECT FROM eventkit_task AS t
             WHERE t.queue = $1 AND t.state = 'scheduled' AND t.wake_at <= moment AND t.wake_at >= mark
@@ -92,6 +112,11 @@ BEGIN
                 THEN 'the lease of worker ' || t.worker || ' ran out in attempt ' || t.attempt
                 ELSE t.error
             END,
+            code = CASE
+                WHEN dies AND expired THEN 'EXPIRED'
+                WHEN t.state = 'leased' THEN 'LEASE_LOST'
+                ELSE t.code
+            END,
             finished_at = CASE WHEN dies THEN now END,
             wake_at = CASE WHEN dies IS NOT TRUE THEN t.expires_at END,
             token = NULL,
@@ -121,10 +146,12 @@ BEGIN
 END
 $$
 
--- Store the remaining tokens of the queue's bucket, if it has one.
+-- Store the remaining tokens of the queue's bucket, if it has one, and write the rows of its limits over several queues: a
+-- concurrent count in an older snapshot then fails to serialize.
 CREATE OR REPLACE FUNCTION eventkit_spend_tokens(queue text, tokens double precision, refilled_at bigint) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
+    UPDATE eventkit_cluster_limit SET max_running = max_running WHERE queue = $1;
     UPDATE eventkit_queue SET tokens = $2, refilled_at = eventkit_moment($3) WHERE name = $1
 $$
 
@@ -172,6 +199,7 @@ BEGIN
             WHERE
                 passed
                 OR paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
+                AND NOT EXISTS (SELECT FROM eventkit_cluster_limit AS l WHERE l.queue = call.queue)
                 AND EXISTS (
                     SELECT FROM eventkit_low_water
                     WHERE queue = call.queue AND wake_at <= call.now AND (
@@ -242,7 +270,7 @@ BEGIN
             PERFORM eventkit_spend_tokens(call.queue, call.tokens, gate.now);
         END IF;
         call.limit := CASE WHEN gate.paused THEN 0 ELSE least(
-            call.limit, gate.max_running - gate.running, floor(call.tokens + 1e-6)::bigint
+            call.limit, gate.max_running - gate.running, gate.room, floor(call.tokens + 1e-6)::bigint
         ) END;
         IF call.limit <= 0 THEN
             RETURN;
@@ -251,7 +279,7 @@ BEGIN
         call.now := date_trunc('milliseconds', clock_timestamp());
     END LOOP;
     IF number > 0 AND passed THEN
-        IF gate.rate IS NOT NULL OR gate.max_running IS NOT NULL THEN
+        IF gate.rate IS NOT NULL OR gate.max_running IS NOT NULL OR gate.room IS NOT NULL THEN
             PERFORM eventkit_spend_tokens(call.queue, call.tokens - number, gate.now);
         END IF;
     END IF;

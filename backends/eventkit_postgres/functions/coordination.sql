@@ -145,12 +145,13 @@ BEGIN
 END
 $$
 
--- Save the result of a task for an hour, or for as long as the queue keeps done tasks if that is longer.
-CREATE OR REPLACE FUNCTION eventkit_save_task_result(id text, value json, queue text) RETURNS void
+-- Save the result of a task for a number of milliseconds; without one for an hour, or for as long as the queue keeps done
+-- tasks if that is longer.
+CREATE OR REPLACE FUNCTION eventkit_save_task_result(id text, value json, queue text, ttl bigint DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
     SELECT eventkit_store_result(
-        $1, $2, greatest(3600000, (SELECT keep_done FROM eventkit_queue WHERE name = $3))
+        $1, $2, coalesce($4, greatest(3600000, (SELECT keep_done FROM eventkit_queue WHERE name = $3)))
     )
 $$
 

@@ -66,7 +66,8 @@ $$
 
 -- Mark a held task dead; return whether the lease was still held.  The claim itself detects poison, so it still
 -- holds the lease, however short.
-CREATE OR REPLACE FUNCTION eventkit_mark_dead(id bigint, token bigint, reason text, error text) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_mark_dead(id bigint, token bigint, reason text, error text, code text)
+RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
@@ -76,7 +77,8 @@ DECLARE
 BEGIN
     UPDATE eventkit_task
     SET
-        state = 'dead', reason = $3, error = $4, finished_at = now, wake_at = NULL, token = NULL, lapsed = false
+        state = 'dead', reason = $3, error = $4, code = coalesce($5, upper($3)), finished_at = now, wake_at = NULL,
+        token = NULL, lapsed = false
     WHERE id = $1 AND token = $2 AND state = 'leased' AND (wake_at > now OR $3 = 'poison')
     RETURNING queue, lane, eventkit_wake('task', queue)
     INTO died;
@@ -106,7 +108,9 @@ AS $$
 #variable_conflict use_column
 BEGIN
     UPDATE eventkit_key AS k
-    SET reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms'
+    SET
+        reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms',
+        payload = CASE WHEN q.strict_keys THEN t.payload END
     FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
     WHERE t.id = ANY ($1) AND k.queue = t.queue AND k.key = t.key AND k.task_id = t.id;
     PERFORM eventkit_forget_keys(2 * cardinality($1));
@@ -226,7 +230,8 @@ AS $$
     ) AS said
 $$
 
-CREATE OR REPLACE FUNCTION eventkit_retry_held(id bigint, token bigint, delay bigint, error text) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_retry_held(id bigint, token bigint, delay bigint, error text, code text)
+RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
@@ -246,7 +251,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     ELSIF attempts >= most THEN
-        RETURN eventkit_mark_dead($1, $2, 'exhausted', $4);
+        RETURN eventkit_mark_dead($1, $2, 'exhausted', $4, $5);
     END IF;
     pause := coalesce($3, eventkit_retry_delay(attempts, policy::json));
     UPDATE eventkit_task
@@ -254,7 +259,7 @@ BEGIN
         state = CASE WHEN pause > 0 THEN 'scheduled' ELSE 'ready' END,
         run_at = now + pause * interval '1 ms',
         wake_at = eventkit_wakes_at(now + pause * interval '1 ms', expires_at, now),
-        error = $4, token = NULL, lapsed = false
+        error = $4, code = $5, token = NULL, lapsed = false
     WHERE id = $1 AND token = $2
     RETURNING eventkit_wake('task', queue)
     INTO woken;
@@ -262,20 +267,22 @@ BEGIN
 END
 $$
 
-CREATE OR REPLACE FUNCTION eventkit_retry(task json, delay double precision DEFAULT NULL, error text DEFAULT NULL) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_retry(
+    task json, delay double precision DEFAULT NULL, error text DEFAULT NULL, code text DEFAULT NULL
+) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     held record := eventkit_held($1);
 BEGIN
-    RETURN eventkit_retry_held(held.id, held.token, eventkit_check_seconds('delay', $2, 0), $3);
+    RETURN eventkit_retry_held(held.id, held.token, eventkit_check_seconds('delay', $2, 0), $3, $4);
 END
 $$
 
 COMMENT ON FUNCTION eventkit_retry IS
     'Puts a claimed task back for another attempt after a number of seconds, or by the policy of its queue; after the last attempt it is dead. Returns false if it is no longer the caller''s.'
 
-CREATE OR REPLACE FUNCTION eventkit_fail(task json, error text) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_fail(task json, error text, code text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
@@ -284,7 +291,7 @@ BEGIN
     IF $2 IS NULL THEN
         RAISE EXCEPTION 'error is a text, not NULL' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    RETURN eventkit_mark_dead(held.id, held.token, 'failed', $2);
+    RETURN eventkit_mark_dead(held.id, held.token, 'failed', $2, $3);
 END
 $$
 

@@ -63,21 +63,34 @@ BEGIN
 END
 $$
 
--- Wake the waiters for a name.  Every change that a waiter may wait for calls this before the commit, or does the same
--- around its statement: leave a mark, look for sleepers in a later snapshot, and notify them.  Where no later snapshot
--- is available, a sleeper may be missing from it, and the channel is notified without looking.
+-- Wake the waiters for a name, and for a queue those for the queues that share a limit with it.  Every change that a
+-- waiter may wait for calls this before the commit, or does the same around its statement: leave a mark, look for
+-- sleepers in a later snapshot, and notify them.  Where no later snapshot is available, a sleeper may be missing from
+-- it, and the channel is notified without looking.
 CREATE OR REPLACE FUNCTION eventkit_wake(kind text, name text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
+DECLARE
+    names text[] := ARRAY[$2];
+    one text;
 BEGIN
-    IF eventkit_mark($1, $2) THEN  -- A separate statement, so that the next one has a later snapshot.
-        IF
-            current_setting('transaction_isolation') <> 'read committed'
-            OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = $1 || ':' || $2 AND s.until > clock_timestamp())
-        THEN
-            PERFORM eventkit_notify_waiters($1, $2);
-        END IF;
+    IF $1 = 'task' THEN
+        names := names || ARRAY(
+            SELECT DISTINCT o.queue
+            FROM eventkit_cluster_limit AS l JOIN eventkit_cluster_limit AS o ON o.name = l.name
+            WHERE l.queue = $2 AND o.queue <> $2
+        );
     END IF;
+    FOREACH one IN ARRAY names LOOP
+        IF eventkit_mark($1, one) THEN  -- A separate statement, so that the next one has a later snapshot.
+            IF
+                current_setting('transaction_isolation') <> 'read committed'
+                OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = $1 || ':' || one AND s.until > clock_timestamp())
+            THEN
+                PERFORM eventkit_notify_waiters($1, one);
+            END IF;
+        END IF;
+    END LOOP;
     RETURN true;
 END
 $$

@@ -21,7 +21,7 @@ BEGIN
         OR held.reserved_until = 'infinity'
         AND NOT EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = held.task_id AND t.state <> 'done')
     THEN
-        UPDATE eventkit_key AS k SET task_id = NEW.id, reserved_until = 'infinity'
+        UPDATE eventkit_key AS k SET task_id = NEW.id, reserved_until = 'infinity', payload = NULL
         WHERE k.queue = NEW.queue AND k.key = NEW.key AND k.task_id = held.task_id;
         IF FOUND THEN
             RETURN NEW;
@@ -40,21 +40,68 @@ AS $$
         + (SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state IN ('scheduled', 'leased') AND t.wake_at IS NOT NULL)
 $$
 
--- The queue's bound and the number of tasks that count towards it; no row without a bound.  The caller holds the
--- bound until the end of the transaction.  The row is written, not only locked, so that a transaction with a
--- snapshot older than another enqueue fails to serialize instead of counting too few.
-CREATE OR REPLACE FUNCTION eventkit_room(queue text) RETURNS TABLE (max_size bigint, size bigint)
+-- The queue's limits for producers: its bound and the number of tasks that count towards it, the largest payload, and the
+-- bucket of its rate; no row without any.  The caller holds them until the end of the transaction.  The row is written,
+-- not only locked, so that a transaction with a snapshot older than another enqueue fails to serialize instead of
+-- counting too few.
+CREATE OR REPLACE FUNCTION eventkit_room(queue text) RETURNS TABLE (
+    max_size bigint, size bigint, max_bytes bigint, rate double precision, burst double precision,
+    tokens double precision, refilled_at bigint, now bigint
+)
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    bound bigint;
+    bounds eventkit_queue;
 BEGIN
     UPDATE eventkit_queue AS q SET paused = q.paused
-    WHERE q.name = $1 AND q.max_size IS NOT NULL
-    RETURNING q.max_size INTO bound;
+    WHERE q.name = $1 AND (q.max_size IS NOT NULL OR q.max_bytes IS NOT NULL OR q.enqueue_rate IS NOT NULL)
+    RETURNING q.* INTO bounds;
     IF FOUND THEN
-        RETURN QUERY SELECT bound, eventkit_size($1);
+        RETURN QUERY SELECT
+            bounds.max_size, CASE WHEN bounds.max_size IS NOT NULL THEN eventkit_size($1) END, bounds.max_bytes,
+            bounds.enqueue_rate, bounds.enqueue_burst, bounds.enqueue_tokens,
+            eventkit_ms(bounds.enqueue_refilled_at), eventkit_ms(clock_timestamp());
     END IF;
+END
+$$
+
+-- Take a token of the queue's rate for producers, and raise an error if there is none.  After a clock that was ahead by
+-- more than a second, the bucket holds one at least.
+CREATE OR REPLACE FUNCTION eventkit_spend_enqueue_token(queue text) RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    room record;
+    depth double precision;
+    content double precision;
+BEGIN
+    SELECT * INTO room FROM eventkit_room($1);
+    IF room.rate IS NULL THEN
+        RETURN;
+    END IF;
+    depth := coalesce(room.burst, greatest(1, room.rate));
+    content := CASE
+        WHEN room.tokens IS NULL OR room.refilled_at IS NULL THEN depth
+        WHEN room.refilled_at > room.now + 1000 THEN greatest(1, room.tokens)
+        ELSE least(depth, room.tokens + greatest(0, room.now - room.refilled_at) * room.rate / 1000)
+    END;
+    IF content < 1 - 1e-6 THEN
+        RAISE EXCEPTION
+            'queue % has reached its enqueue_rate: try again in % s', quote_literal($1), round(((1 - content) / room.rate)::numeric, 3)
+        USING ERRCODE = 'configuration_limit_exceeded';
+    END IF;
+    UPDATE eventkit_queue SET enqueue_tokens = content - 1, enqueue_refilled_at = eventkit_moment(room.now) WHERE name = $1;
+END
+$$
+
+-- Whether two payloads are the same value; jsonb, which compares them, refuses NULs.
+CREATE OR REPLACE FUNCTION eventkit_same_json(one json, other json) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN $1::text = $2::text OR $1::jsonb = $2::jsonb;
+EXCEPTION WHEN untranslatable_character THEN
+    RETURN false;
 END
 $$
 
@@ -152,7 +199,7 @@ BEGIN
 END
 $$
 
--- Add a task that is due now and has no key, if there is room for it.  Mostly there is no bound, and claims scan the
+-- Add a task that is due now and has no key, if there is room for it, and no other limit for producers.  Mostly there is no bound, and claims scan the
 -- priority already: then it is one statement.
 CREATE OR REPLACE FUNCTION eventkit_add(queue text, payload json, headers json, priority integer, max_attempts bigint)
 RETURNS bigint
@@ -166,14 +213,20 @@ BEGIN
     INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
     SELECT $1, $2, $3, $4, $5
     WHERE
-        NOT EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.max_size IS NOT NULL)
+        NOT EXISTS (
+            SELECT FROM eventkit_queue AS q
+            WHERE q.name = $1 AND (q.max_size IS NOT NULL OR q.max_bytes IS NOT NULL OR q.enqueue_rate IS NOT NULL)
+        )
         AND EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.priority = $4)
     RETURNING id, marked AND (
         current_setting('transaction_isolation') <> 'read committed'
         OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp())
     ) INTO added, asleep;
     IF added IS NULL THEN
-        IF EXISTS (SELECT FROM eventkit_room($1) AS r WHERE r.size >= r.max_size) THEN
+        IF EXISTS (
+            SELECT FROM eventkit_room($1) AS r
+            WHERE r.size >= r.max_size OR r.max_bytes IS NOT NULL OR r.rate IS NOT NULL
+        ) THEN
             RETURN NULL;
         END IF;
         IF NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.priority = $4) THEN
@@ -216,9 +269,17 @@ DECLARE
     );
     best integer := coalesce($3, 0);
     woken boolean := eventkit_wake('task', eventkit_check_name('queue', $1));
-    bound bigint := (SELECT r.max_size FROM eventkit_room($1) AS r);
+    room record;
+    holder record;
     added bigint;
 BEGIN
+    SELECT r.max_size, r.max_bytes INTO room FROM eventkit_room($1) AS r;
+    IF octet_length(checked::text) > room.max_bytes THEN
+        RAISE EXCEPTION
+            'the payload has % bytes, more than the max_bytes of queue %: %',
+            octet_length(checked::text), quote_literal($1), room.max_bytes
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF $4 IS NOT NULL AND $5 IS NOT NULL THEN
         RAISE EXCEPTION 'a task is due after delay seconds or at run_at: pass one of them'
         USING ERRCODE = 'invalid_parameter_value';
@@ -236,9 +297,22 @@ BEGIN
     )
     RETURNING id INTO added;
     IF added IS NULL THEN
-        RETURN (SELECT k.task_id FROM eventkit_key AS k WHERE k.queue = $1 AND k.key = $9);
+        SELECT k.task_id AS id, CASE WHEN q.strict_keys THEN coalesce(t.payload, k.payload) END AS payload
+        INTO holder
+        FROM
+            eventkit_key AS k
+            LEFT JOIN eventkit_queue AS q ON q.name = k.queue
+            LEFT JOIN eventkit_task AS t ON t.id = k.task_id AND t.queue = k.queue
+        WHERE k.queue = $1 AND k.key = $9;
+        IF NOT eventkit_same_json(holder.payload, checked) THEN
+            RAISE EXCEPTION
+                'key % of queue % belongs to task %, which has another payload: use another key', quote_literal($9), quote_literal($1), holder.id
+            USING ERRCODE = 'unique_violation';
+        END IF;
+        RETURN holder.id;
     END IF;
-    IF (CASE WHEN bound IS NOT NULL THEN eventkit_size($1) > bound END) THEN  -- Counted only with a bound.
+    PERFORM eventkit_spend_enqueue_token($1);
+    IF (CASE WHEN room.max_size IS NOT NULL THEN eventkit_size($1) > room.max_size END) THEN  -- Counted only with a bound.
         RAISE EXCEPTION
             'queue % has reached its max_size: run more workers, or configure a larger max_size', quote_literal($1)
         USING ERRCODE = 'configuration_limit_exceeded';

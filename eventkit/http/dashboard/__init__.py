@@ -27,8 +27,9 @@ from markupsafe import Markup
 
 from ...operations.queue import MOST_COUNTED
 from ...retry import Delays, Exponential, Fixed, Linear
+from ..bodies import Refusal
 from ..keys import SESSION_LASTS, Keys, is_at
-from ..routing import ACCESS, Access, HTTPRequest, Refusal, problem_of
+from ..routing import ACCESS, Access, HTTPRequest, problem_of
 
 COOKIE, TOKEN = "eventkit_session", "eventkit_form"
 """The cookies with the session id, and with the CSRF token."""

@@ -19,8 +19,9 @@ from ...operations import Operation
 from ...operations.admin import FindDead, PurgeDeadTasks, RequeueEdited
 from ...operations.queue import Cancel, Purge, Requeue, SetPaused
 from ...operations.schedule import ChangeSchedule
+from ..bodies import Refusal
 from ..keys import SESSION_LASTS, Keys, caller, is_at, to_this_machine
-from ..routing import ACCESS, HTTPRequest, Refusal, whole
+from ..routing import ACCESS, HTTPRequest, whole
 from ..service import Service, ServiceContext, audit
 from . import ADMIN, COOKIE, TOKEN, VIEWER, base_of, cookie, guard_of, render
 

@@ -16,7 +16,8 @@ from litestar.response.sse import ServerSentEventMessage
 from ... import checks
 from ...errors import Truncated, Unavailable
 from ...operations.admin import BrowseDead, BrowseEvents, BrowseTasks, FindTask, FindTasksOfKey, ReadHistory
-from ..routing import HTTPRequest, Refusal, whole
+from ..bodies import Refusal
+from ..routing import HTTPRequest, whole
 from ..service import FRESH, Sample, Service, ServiceContext
 from ..streams import Heartbeat
 from . import VIEWER, actions, error_page, may_act, number, render, setting, span, static

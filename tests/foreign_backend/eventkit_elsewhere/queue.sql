@@ -5,10 +5,10 @@ INSERT INTO elsewhere_task (queue, payload, headers, priority, max_attempts)
 SELECT :queue, :payload, :headers, :priority, :max_attempts
 WHERE NOT EXISTS (
     SELECT 1 FROM elsewhere_queue
-    WHERE name = :queue AND max_size IS NOT NULL AND max_size <= (
+    WHERE name = :queue AND (max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL OR max_size IS NOT NULL AND max_size <= (
         (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'ready')
         + (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
-    )
+    ))
 )
 RETURNING id
 
@@ -16,7 +16,7 @@ RETURNING id
 INSERT INTO elsewhere_task (queue, payload)
 SELECT :queue, value
 FROM json_each(:payloads)
-WHERE NOT EXISTS (SELECT 1 FROM elsewhere_queue WHERE name = :queue AND max_size IS NOT NULL)
+WHERE NOT EXISTS (SELECT 1 FROM elsewhere_queue WHERE name = :queue AND (max_size IS NOT NULL OR max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL))
 RETURNING id
 
 -- name: EnqueueMany
@@ -48,31 +48,39 @@ RETURNING id, key
 SELECT 1 WHERE false AND :tasks
 
 -- step: FindKeys
-SELECT key, id
-FROM elsewhere_task
-WHERE queue = :queue AND state <> 'done' AND key IN (SELECT value FROM json_each(:keys))
+SELECT t.key, t.id, CASE WHEN q.strict_keys THEN CAST(t.payload AS BLOB) END
+FROM elsewhere_task AS t LEFT JOIN elsewhere_queue AS q ON q.name = t.queue
+WHERE t.queue = :queue AND t.state <> 'done' AND t.key IN (SELECT value FROM json_each(:keys))
 UNION ALL
-SELECT k.key, k.task_id
-FROM elsewhere_key AS k
+SELECT k.key, k.task_id, CASE WHEN q.strict_keys THEN CAST(k.payload AS BLOB) END
+FROM elsewhere_key AS k LEFT JOIN elsewhere_queue AS q ON q.name = k.queue
 WHERE
     k.queue = :queue AND k.key IN (SELECT value FROM json_each(:keys))
     AND NOT EXISTS (SELECT 1 FROM elsewhere_task AS t WHERE t.queue = k.queue AND t.key = k.key AND t.state <> 'done')
 
 -- step: ReadRoom
 SELECT
-    max_size,
-    (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'ready')
-    + (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+    max_size, CASE WHEN max_size IS NOT NULL THEN (
+        (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'ready')
+        + (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+    ) END, max_bytes,
+    enqueue_rate, enqueue_burst, enqueue_tokens, enqueue_refilled_at, :now
 FROM elsewhere_queue
-WHERE name = :queue AND max_size IS NOT NULL
+WHERE name = :queue AND (max_size IS NOT NULL OR max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL)
+
+-- step: SpendEnqueueTokens
+UPDATE elsewhere_queue
+SET enqueue_tokens = :tokens, enqueue_refilled_at = :refilled_at
+WHERE name = :queue
 
 -- name: RoomAhead
-SELECT NOT EXISTS (
-    SELECT 1 FROM elsewhere_queue
-    WHERE name = :queue AND max_size IS NOT NULL AND max_size < :count
-        + (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'ready')
+SELECT
+    CASE WHEN max_size IS NOT NULL THEN max_size >= :count + (
+        (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'ready')
         + (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
-)
+    ) ELSE 1 END,
+    enqueue_rate, enqueue_burst, enqueue_tokens, enqueue_refilled_at, :now
+FROM (SELECT 1) AS one LEFT JOIN elsewhere_queue ON name = :queue
 
 -- step: ReadGate
 SELECT
@@ -81,6 +89,7 @@ SELECT
     CASE WHEN q.max_running IS NOT NULL THEN (
         SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
     ) END,
+    NULL,
     EXISTS (
         SELECT 1 FROM elsewhere_task
         WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= now
@@ -97,6 +106,11 @@ SET
         WHEN now.stored_state = 'leased'
         THEN 'the lease of worker ' || elsewhere_task.worker || ' ran out in attempt ' || elsewhere_task.attempt
         ELSE elsewhere_task.error
+    END,
+    code = CASE
+        WHEN expired AND now.state = 'dead' THEN 'EXPIRED'
+        WHEN now.stored_state = 'leased' THEN 'LEASE_LOST'
+        ELSE code
     END,
     finished_at = CASE WHEN now.state = 'dead' THEN :now END,
     wake_at = CASE WHEN now.state = 'ready' THEN elsewhere_task.expires_at END,
@@ -165,10 +179,12 @@ SELECT
     CASE WHEN q.max_running IS NOT NULL THEN (
         SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
     ) END,
+    NULL,
     coalesce(wake_at <= now, 0),
     now,
     EXISTS (SELECT 1 FROM elsewhere_task WHERE queue = :queue AND state = 'ready'),
-    wake_at
+    wake_at,
+    NULL
 FROM (
     SELECT :now AS now, min(wake_at) AS wake_at
     FROM (
@@ -225,14 +241,15 @@ DELETE FROM elsewhere_task
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- step: ReserveKeys
-INSERT INTO elsewhere_key (queue, key, task_id, reserved_until)
-SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
+INSERT INTO elsewhere_key (queue, key, task_id, reserved_until, payload)
+SELECT
+    t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000), CASE WHEN q.strict_keys THEN t.payload END
 FROM elsewhere_task AS t LEFT JOIN elsewhere_queue AS q ON q.name = t.queue
 WHERE
     t.id IN (SELECT value FROM json_each(:ids))
     AND t.key IS NOT NULL AND t.enqueued_at + coalesce(q.key_ttl, 86400000) > :now
 ON CONFLICT (queue, key) DO UPDATE
-SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
+SET task_id = excluded.task_id, reserved_until = excluded.reserved_until, payload = excluded.payload
 
 -- step: ForgetKeys
 DELETE FROM elsewhere_key
@@ -247,7 +264,8 @@ RETURNING 1
 -- step: MarkDead
 UPDATE elsewhere_task
 SET
-    state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = 0
+    state = 'dead', reason = :reason, error = :error, code = coalesce(:code, upper(:reason)), finished_at = :now,
+    wake_at = NULL, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
 RETURNING queue, NULL
 
@@ -268,7 +286,7 @@ SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
     run_at = :now + :delay,
     wake_at = CASE WHEN :delay > 0 THEN min(:now + :delay, coalesce(expires_at, :now + :delay)) ELSE expires_at END,
-    error = :error, token = NULL, lapsed = 0
+    error = :error, code = :code, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token
 
 -- name: Release
@@ -311,7 +329,7 @@ RETURNING id
 
 -- part: info
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
-    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, code, result
 
 -- name: GetTask
 SELECT :info FROM elsewhere_task_now WHERE queue = :queue AND id = :id
@@ -383,21 +401,22 @@ WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at 
 RETURNING NULL
 
 -- step: ReserveKeysOfState
-INSERT INTO elsewhere_key (queue, key, task_id, reserved_until)
-SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
+INSERT INTO elsewhere_key (queue, key, task_id, reserved_until, payload)
+SELECT
+    t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000), CASE WHEN q.strict_keys THEN t.payload END
 FROM elsewhere_task AS t LEFT JOIN elsewhere_queue AS q ON q.name = t.queue
 WHERE
     t.queue = :queue AND t.state = :state AND t.state <> 'done'
     AND (:older_than IS NULL OR t.finished_at <= :now - :older_than)
     AND t.key IS NOT NULL AND t.enqueued_at + coalesce(q.key_ttl, 86400000) > :now
 ON CONFLICT (queue, key) DO UPDATE
-SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
+SET task_id = excluded.task_id, reserved_until = excluded.reserved_until, payload = excluded.payload
 
 -- name: Requeue
 UPDATE elsewhere_task
 SET
     state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
-    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, lapsed = 0
+    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, code = NULL, lapsed = 0
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND (:every OR id IN (SELECT value FROM json_each(:ids)))
 RETURNING id
 
@@ -430,17 +449,19 @@ INSERT INTO elsewhere_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
 
 -- name: ReadSettings
 SELECT
-    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, NULL
+    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, NULL,
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst
 FROM elsewhere_queue
 WHERE name = :queue
 
 -- step: WriteSettings
 INSERT INTO elsewhere_queue (
-    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to,
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst
 )
 VALUES (
     :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
-    :dead_letter_to
+    :dead_letter_to, :max_bytes, :strict_keys, :enqueue_rate, :enqueue_burst
 )
 ON CONFLICT (name) DO UPDATE
 SET
@@ -448,11 +469,16 @@ SET
     max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
     max_running = excluded.max_running, keep_done = excluded.keep_done, keep_dead = excluded.keep_dead,
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to,
-    tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
+    max_bytes = excluded.max_bytes, strict_keys = excluded.strict_keys,
+    enqueue_rate = excluded.enqueue_rate, enqueue_burst = excluded.enqueue_burst,
+    tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END,
+    enqueue_tokens = CASE
+        WHEN enqueue_rate IS excluded.enqueue_rate AND enqueue_burst IS excluded.enqueue_burst THEN enqueue_tokens
+    END
 
 -- step: Exhaust
 UPDATE elsewhere_task
-SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
+SET state = 'dead', reason = 'exhausted', code = coalesce(code, 'EXHAUSTED'), finished_at = :now, wake_at = NULL
 WHERE
     queue = :queue AND attempt >= :most AND max_attempts IS NULL AND (expires_at IS NULL OR expires_at > :now)
     AND id IN (

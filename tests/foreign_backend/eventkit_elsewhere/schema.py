@@ -30,7 +30,7 @@ class Schema(database.Schema):
         self._url = url or ""
 
     def tables(self, revision: str) -> list[str]:
-        """Return the statements that create the tables of a revision."""
+        """Return the statements that create or change the tables of a revision."""
         text = files("eventkit_elsewhere").joinpath(f"schema_{revision}.sql").read_text("utf-8")
         return text.replace(":now", NOW).strip().split("\n\n")[1:]
 

@@ -110,6 +110,11 @@ VALUES (:topic, :consumer, :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now
 
+-- name: RemoveConsumer
+DELETE FROM elsewhere_consumer
+WHERE topic = :topic AND name = :consumer
+RETURNING name
+
 -- name: ListConsumers
 SELECT
     name, position,

@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 from ..session import quoted
 from .files import Field, File, kind_of
-from .grammar import LITERALS, Column, Name, Node, Query, Step
+from .grammar import LITERALS, Column, Name, Node, Order, Query, Step
 from .kinds import (
     AGGREGATES,
     FUNCTIONS,
@@ -35,6 +35,13 @@ a variant for each record of JSON."""
 
 _LONGEST = 200_000
 """The most characters of an expression for Spark: each comparison of untyped values repeats them several times."""
+
+
+_ORDER = "eventkit order {}"
+"""The name of a value by which the rows are ordered."""
+
+_ORDERED = (*NUMBERS, Kind.TEXT, Kind.BOOLEAN, Kind.MOMENT)
+"""The kinds of values that have an order, besides untyped ones."""
 
 
 class Translated(NamedTuple):
@@ -70,10 +77,16 @@ class _Translator:
         self._alias = query.alias or (last if isinstance(last, Name) else Name("S3Object"))
         self._paths: dict[tuple[Step, ...], str] = {}
         """The paths into JSON records, with the column of each."""
+        self._keys: dict[str, str] = {}
+        """The values of GROUP BY, with what Spark groups by; empty inside of aggregates."""
 
     def translated(self) -> Translated:
         query, names = self._query, None
-        self._check()
+        where = "" if query.where is None else f" WHERE {self.condition(query.where)}"
+        orders = [Order(self._meant(order.expression), order.descending) for order in query.orders]
+        self._keys = dict(map(self._key, query.groups))
+        group = f" GROUP BY {', '.join(self._keys.values())}" if self._keys else ""
+        self._check([order.expression for order in orders])
         if query.columns is not None:
             names = tuple(_output_names(query.columns))
             values = [self.value(column.expression) for column in query.columns]
@@ -86,24 +99,61 @@ class _Translator:
                 Value(f"c{place}" if csv else quoted(column.name), column.kind)
                 for place, column in enumerate(self._columns)
             ]
-        named = zip(values, names or ["r"], strict=True)
-        columns = ", ".join(f"{value.sql} AS {quoted(name)}" for value, name in named)
-        where = "" if query.where is None else f" WHERE {self.condition(query.where)}"
-        limit = "" if query.limit is None else f" LIMIT {min(query.limit, 2**31 - 1)}"
-        made = f"SELECT {columns} FROM {self._source()}{where}{limit}"
+        shown = names or ("r",)
+        columns = [f"{value.sql} AS {quoted(name)}" for value, name in zip(values, shown, strict=True)]
+        keys = [key for order in orders for key in self._sorted(order)]
+        # A name of the result would hide one of the source that the order needs.
+        columns += [f"{key} AS {quoted(_ORDER.format(place))}" for place, (key, _) in enumerate(keys)]
+        made = f"SELECT {', '.join(columns)} FROM {self._source()}{where}{group}"
+        if keys:
+            sides = [f"{quoted(_ORDER.format(place))} {side} NULLS LAST" for place, (_, side) in enumerate(keys)]
+            made = f"SELECT {', '.join(map(quoted, shown))} FROM ({made}) ORDER BY {', '.join(sides)}"
+        made += "" if query.limit is None else f" LIMIT {min(query.limit, 2**31 - 1)}"
         return Translated(made, names, tuple(value.kind for value in values))
 
-    def _check(self) -> None:
-        """Raise for a query that is grammatical but not allowed in S3 Select."""
+    def _meant(self, node: Node) -> Node:
+        """Return the column of the result whose alias *node* is, or *node* itself."""
+        if node.kind == "path" and len(node.steps) == 1:
+            for expression, alias in self._query.columns or ():
+                if alias is not None and _same(node.steps[0], alias):
+                    return expression
+        return node
+
+    def _key(self, node: Node) -> tuple[str, str]:
+        """Return a value of GROUP BY, and what Spark groups by: it cannot compare variants."""
+        known = self._file.columns is not None and any(
+            _same(node.steps[0], one.name) for one in self._columns if node.steps
+        )
+        node = node if known else self._meant(node)
+        for part in node.whole:
+            if part.kind in AGGREGATES:
+                self._refuse("UnsupportedSqlStructure", "GROUP BY cannot contain an aggregate", part.at)
+        value = self._checked(node, _ORDERED, "InvalidExpressionType", "GROUP BY requires a simple value")
+        return value.sql, f"to_json({value.sql})" if self._variant and value.kind is Kind.ANY else value.sql
+
+    def _sorted(self, order: Order) -> list[tuple[str, str]]:
+        """Return what Spark orders by: an untyped value by its number, and then by its text."""
+        value = self._checked(order.expression, _ORDERED, "InvalidExpressionType", "ORDER BY requires a simple value")
+        side = "DESC" if order.descending else "ASC"
+        if value.kind is not Kind.ANY:
+            return [(value.sql, side)]
+        return [(value.leniently(Kind.DECIMAL), side), (value.leniently(Kind.TEXT), side)]
+
+    def _check(self, orders: Sequence[Node]) -> None:
+        """Raise for a query that is grammatical but not allowed."""
         query = self._query
         for part in query.where.whole if query.where else ():
             if part.kind in AGGREGATES:
                 reason = f"{part.kind.upper()} is not allowed in WHERE, which applies to one row: select it"
                 self._refuse("UnsupportedSqlStructure", reason, part.at)
         columns = query.columns or ()
-        if any(part.kind in AGGREGATES for column in columns for part in column.expression.whole):
-            for column in columns:
-                self._check_no_rows(column.expression)
+        if self._keys and query.columns is None:
+            reason = "* beside GROUP BY: name the columns of GROUP BY, and aggregates"
+            self._refuse("UnsupportedSqlStructure", reason, query.at)
+        together = [*(column.expression for column in columns), *orders]
+        if self._keys or any(part.kind in AGGREGATES for expression in together for part in expression.whole):
+            for expression in together:
+                self._check_no_rows(expression)
         if self._file.columns is not None and query.steps not in ((), (None,)):
             reason = f"{self._file.format} has no paths: read FROM S3Object, and name columns"
             self._refuse("InvalidKeyPath", reason, query.at)
@@ -115,9 +165,11 @@ class _Translator:
             seen.add(name.lower())
 
     def _check_no_rows(self, node: Node) -> None:
-        """Raise for a column outside of the aggregates, and for an aggregate within one."""
+        """Raise for a column outside of GROUP BY and of the aggregates, and for an aggregate within one."""
+        if self._keys and node.kind not in (*AGGREGATES, *LITERALS) and self._alone(node).sql in self._keys:
+            return
         if node.kind == "path":
-            reason = "a column beside an aggregate requires GROUP BY, which S3 Select does not have"
+            reason = "a column beside an aggregate must be in GROUP BY, which S3's service does not have"
             self._refuse("UnsupportedSqlStructure", reason, node.at)
         for part in node.parts:
             if node.kind not in AGGREGATES:
@@ -148,8 +200,18 @@ class _Translator:
         value = self._checked(node, (Kind.BOOLEAN,), "InvalidExpressionType", "a condition is required")
         return value.strictly(Kind.BOOLEAN)
 
+    def _alone(self, node: Node) -> Value:
+        """Return the value of an expression in one row, also where rows are grouped."""
+        keys, self._keys = self._keys, {}
+        try:
+            return self.value(node)
+        finally:
+            self._keys = keys
+
     def value(self, node: Node) -> Value:
         made = self._value(node)
+        if made.sql in self._keys:
+            return Value(f"any_value({made.sql})", made.kind)
         if len(made.sql) > _LONGEST:
             self._refuse("UnsupportedSyntax", "the expression is too large: CAST columns to their types", node.at)
         return made
@@ -285,6 +347,13 @@ class _Translator:
             self._refuse(code, f"{wrong} is not valid in a pattern: use {known}, S; quote text with ''", pattern.at)
 
     def _aggregate(self, node: Node) -> Value:
+        keys, self._keys = self._keys, {}
+        try:
+            return self._aggregated(node)
+        finally:
+            self._keys = keys
+
+    def _aggregated(self, node: Node) -> Value:
         function = node.kind
         if not node.parts:
             return Value("count(1)", Kind.INTEGER)

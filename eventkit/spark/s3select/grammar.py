@@ -16,13 +16,14 @@ from .tokens import Cursor
 _LONGEST_CHAIN = 200
 """The most consecutive arithmetic operators, which form a tree of that depth."""
 
+_EXTENSIONS = {"group": "GROUP BY", "order": "ORDER BY"}
+"""Clauses that only the service does not have: answered, unless the query is strict."""
+
 _BEYOND = {
-    "group": "GROUP BY",
-    "order": "ORDER BY",
     **{word: word.upper() for word in ("having", "union", "intersect", "except", "offset", "fetch")},
     **dict.fromkeys(("join", "inner", "left", "right", "full", "cross", "natural"), "JOIN"),
 }
-"""Common SQL that S3 Select does not have."""
+"""Other common SQL that S3 Select does not have."""
 
 LITERALS = ("integer", "decimal", "float", "text", "moment", "boolean", "null", "missing")
 _WORDS = {"true": ("boolean", "true"), "false": ("boolean", "false"), "null": ("null", ""), "missing": ("missing", "")}
@@ -72,6 +73,13 @@ class Column(NamedTuple):
     alias: str | None = None
 
 
+class Order(NamedTuple):
+    """A value by which rows are ordered."""
+
+    expression: Node
+    descending: bool = False
+
+
 @dataclass(frozen=True)
 class Query:
     """A query; *columns* is None for ``SELECT *``, and a step of the FROM for ``[*]``: every element."""
@@ -81,29 +89,41 @@ class Query:
     alias: Name | None
     where: Node | None = None
     limit: int | None = None
+    groups: tuple[Node, ...] = ()
+    orders: tuple[Order, ...] = ()
     at: int = field(default=0, compare=False, kw_only=True)
 
 
-def parse(sql: str) -> Query:
-    """Parse *sql*, or raise `SelectError`."""
-    return _Parser(sql).query()
+def parse(sql: str, strict: bool = False) -> Query:
+    """Parse *sql*, or raise `SelectError`; with *strict*, also for what only S3 Select's service does not have."""
+    return _Parser(sql, strict).query()
 
 
 class _Parser(Cursor):
     """A parser, with a method for each part of a query."""
 
+    def __init__(self, sql: str, strict: bool) -> None:
+        super().__init__(sql)
+        self._beyond = _BEYOND | _EXTENSIONS if strict else _BEYOND
+
     def query(self) -> Query:
-        """Parse SELECT, FROM, WHERE and LIMIT."""
+        """Parse SELECT, FROM, WHERE, GROUP BY, ORDER BY and LIMIT."""
         self._select()
         columns = self._columns()
         steps, alias, at = self._from()
         where = self._expression() if self.got("where") else None
+        self._refuse_beyond()
+        groups: list[Node] = []
+        if self.got("group"):
+            self.need("by", "GROUP")
+            groups = self._expressions()
+        orders = self._orders() if self.got("order") else []
         limit = self.integer("LIMIT") if self.got("limit") else None
         self.got(";")
         if self.next.sort != "end":
             self._refuse_beyond()
             self.refuse("ParseUnexpectedToken", f"{self.next.shown} is found where the query should end")
-        return Query(columns, steps, alias, where, limit, at=at)
+        return Query(columns, steps, alias, where, limit, tuple(groups), tuple(orders), at=at)
 
     def _select(self) -> None:
         if self.next.sort == "end":
@@ -170,8 +190,8 @@ class _Parser(Cursor):
 
     def _refuse_beyond(self) -> None:
         """Raise for common SQL that S3 Select does not have."""
-        if self.is_next(*_BEYOND):
-            what = _BEYOND[self.next.text]
+        if self.is_next(*self._beyond):
+            what = self._beyond[self.next.text]
             self._refuse_structure(
                 f"{what}: select the rows without it, and do the rest in Spark or in the application"
             )
@@ -185,6 +205,14 @@ class _Parser(Cursor):
         found = [self._expression()]
         while self.got(","):
             found.append(self._expression())
+        return found
+
+    def _orders(self) -> list[Order]:
+        self.need("by", "ORDER")
+        found: list[Order] = []
+        while not found or self.got(","):
+            expression, word = self._expression(), self.got("asc", "desc")
+            found.append(Order(expression, word is not None and word.text == "desc"))
         return found
 
     def _conditions(self, operator: str, read: Callable[[], Node]) -> Node:

@@ -9,19 +9,21 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ..output import typed
 from ..session import conditions, is_sparks, reason_of
-from .files import SUFFIXES, File, documents
+from .files import SUFFIXES, Compression, Csv, File, Format, Statistics, copy_range, detect, documents, statistics
 from .grammar import parse
 from .kinds import Kind
 from .tokens import SelectError
 from .translation import SOURCE, Translated, translate
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Prepared", "SelectError", "prepare", "rows"]
+__all__ = ["Prepared", "SelectError", "Selected", "Statistics", "prepare", "rows", "select"]
 
 _CODES = {
     **dict.fromkeys(("CAST_INVALID_INPUT", "INVALID_VARIANT_CAST"), "CastFailed"),
@@ -60,6 +62,11 @@ class Prepared(NamedTuple):
     translated: Translated
 
     @property
+    def whole(self) -> bool:
+        """Whether each record of JSON is returned whole."""
+        return self.translated.names is None
+
+    @property
     def optional(self) -> set[str]:
         """The columns that are omitted from a JSON record that does not have them."""
         names = self.translated.names or ()
@@ -67,21 +74,57 @@ class Prepared(NamedTuple):
         return {name for name, kind in kinds if kind is Kind.ANY and self.file.format == "json"}
 
 
-def prepare(sql: str, file: File) -> Prepared:
+class Selected(NamedTuple):
+    """The answer of a query: the rows, and the bytes that it took."""
+
+    rows: "pyarrow.Table"
+    statistics: Statistics
+
+
+def select(
+    spark: "SparkSession",
+    sql: str,
+    path: str | Path,
+    *,
+    format: Format | None = None,
+    compression: Compression | None = None,
+    csv: Csv | None = None,
+    json: Literal["lines", "document"] | None = None,
+    scan_range: str | None = None,
+    strict_s3: bool = False,
+) -> Selected:
+    """Query one file of CSV, JSON or Parquet with the SQL of S3 Select, as `eventkit select` does."""
+    file = detect(
+        path,
+        format=format,
+        compression=compression,
+        csv=csv,
+        json=json,
+        scan_range=scan_range,
+        strict_s3=strict_s3,
+    )
+    query = prepare(sql, file, strict_s3)
+    with rows(spark, query) as (frame, read):
+        table = typed(frame, query.whole).toArrow()
+        return Selected(table, statistics(file, read, table.nbytes))
+
+
+def prepare(sql: str, file: File, strict_s3: bool = False) -> Prepared:
     """Parse and check the query, without Spark."""
-    return Prepared(sql, file, translate(sql, parse(sql), file))
+    return Prepared(sql, file, translate(sql, parse(sql, strict_s3), file))
 
 
 @contextmanager
-def rows(spark: "SparkSession", query: Prepared) -> "Iterator[DataFrame]":
-    """Provide the rows that the query selects, and raise Spark's errors as `SelectError`."""
+def rows(spark: "SparkSession", query: Prepared) -> "Iterator[tuple[DataFrame, Path]]":
+    """Provide the rows that the query selects, and the file that is read; raise Spark's errors as `SelectError`."""
     spark = spark.newSession()
     for option, value in _SETTINGS.items():
         spark.conf.set(option, value)
     with tempfile.TemporaryDirectory(prefix="eventkit-select-") as folder:
         try:
-            _source(spark, query.file, Path(folder)).createOrReplaceTempView(SOURCE)
-            yield spark.sql(query.translated.sql)
+            frame, read = _source(spark, query.file, Path(folder))
+            frame.createOrReplaceTempView(SOURCE)
+            yield spark.sql(query.translated.sql), read
         except Exception as error:
             if not is_sparks(error):
                 raise
@@ -90,21 +133,24 @@ def rows(spark: "SparkSession", query: Prepared) -> "Iterator[DataFrame]":
             spark.catalog.dropTempView(SOURCE)
 
 
-def _source(spark: "SparkSession", file: File, folder: Path) -> "DataFrame":
-    """Return the file's rows, with the column names of the translated query."""
+def _source(spark: "SparkSession", file: File, folder: Path) -> "tuple[DataFrame, Path]":
+    """Return the file's rows, with the column names of the translated query, and the file that Spark reads."""
     if file.format == "json" and not file.lines:
         import pyarrow
 
         texts = pyarrow.table({"value": pyarrow.array(documents(file), pyarrow.large_string())})
-        return spark.createDataFrame(texts).selectExpr("parse_json(value) AS r")
+        return spark.createDataFrame(texts).selectExpr("parse_json(value) AS r"), file.path
     # Spark derives the compression from the name, and treats some names as patterns or hidden files.
     path = folder / f"data.{file.format}{SUFFIXES[file.compression]}"
-    os.symlink(file.path.resolve(), path)
+    if file.range is None:
+        os.symlink(file.path.resolve(), path)
+    else:
+        copy_range(file, path)
     if file.format == "parquet":
-        return spark.read.parquet(str(path))
+        return spark.read.parquet(str(path)), path
     if file.format == "json":
         lines = spark.read.text(str(path)).where("value RLIKE '\\\\S'")
-        return lines.selectExpr("parse_json(trim(LEADING '\\ufeff' FROM value)) AS r")
+        return lines.selectExpr("parse_json(trim(LEADING '\\ufeff' FROM value)) AS r"), path
     rules = file.csv
     places = range(len(file.columns or ()))
     read = (
@@ -114,7 +160,7 @@ def _source(spark: "SparkSession", file: File, folder: Path) -> "DataFrame":
         .options(multiLine=True)
         .csv(str(path))
     )
-    return read.selectExpr(*(f"coalesce(c{place}, '') AS c{place}" for place in places))
+    return read.selectExpr(*(f"coalesce(c{place}, '') AS c{place}" for place in places)), path
 
 
 def _error(query: Prepared, error: Exception) -> SelectError:

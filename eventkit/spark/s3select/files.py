@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 from .kinds import Kind
 from .tokens import SelectError
@@ -67,6 +67,16 @@ class File:
     lines: bool = True
     """Whether each line is a JSON value; otherwise any whitespace separates the values."""
     columns: tuple[Field, ...] | None = None
+    range: tuple[int, int] | None = None
+    """The first and the last byte at which records to read may begin."""
+
+
+class Statistics(NamedTuple):
+    """The bytes of a query: those *scanned* in the file, *processed* without compression, and *returned*."""
+
+    scanned: int
+    processed: int
+    returned: int
 
 
 def detect(
@@ -76,21 +86,32 @@ def detect(
     compression: Compression | None = None,
     csv: Csv | None = None,
     json: Literal["lines", "document"] | None = None,
+    scan_range: str | None = None,
+    strict_s3: bool = False,
 ) -> File:
-    """Return the file at *path*; options that are not given are detected."""
+    """Return the file at *path*; options that are not given are detected.
+
+    With *strict_s3* they have the defaults of the service instead: no compression, and a first row of data.
+    """
     path = Path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "not there"
         raise SelectError("InvalidDataSource", f"{path} is {what}: name one file of CSV, JSON or Parquet")
     found = _compression(path, compression)
+    if strict_s3 and compression is None and found != "none":
+        reason = f"{path} is compressed with {found}, which the service does not detect: pass --compression {found}"
+        raise SelectError("InvalidCompressionFormat", reason)
     stem = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
     format = format or _FORMATS.get(stem.suffix.lower())
     if format is None:
         reason = f"the name of {path} does not show its format: pass --input-format csv, json or parquet"
         raise SelectError("InvalidRequestParameter", reason)
     if csv is None:
-        csv = Csv(delimiter="\t") if stem.suffix.lower() == ".tsv" else Csv()
+        header: Header = "none" if strict_s3 else "use"
+        csv = Csv(header, "\t" if stem.suffix.lower() == ".tsv" else ",")
     file = File(path, format, found, csv)
+    if scan_range is not None:
+        file = replace(file, range=_range(scan_range, file))
     if format == "csv":
         return replace(file, columns=_csv_columns(file))
     if format == "parquet":
@@ -98,15 +119,80 @@ def detect(
             reason = f"{path} is a compressed Parquet file, which is not supported: decompress it first"
             raise SelectError("InvalidCompressionFormat", reason)
         return replace(file, columns=_parquet_columns(path))
-    return replace(file, lines=_is_lines(file) if json is None else json == "lines")
+    lines = _is_lines(file) if json is None else json == "lines"
+    if file.range is not None and not lines:
+        raise SelectError("UnsupportedScanRangeInput", "a scan range needs JSON lines: documents have no boundaries")
+    return replace(file, lines=lines)
+
+
+def _range(text: str, file: File) -> tuple[int, int]:
+    """Return the first and the last byte of a range: ``100-199``, ``100-`` or, for the last 100 bytes, ``-100``."""
+    if file.compression != "none":
+        raise SelectError("UnsupportedScanRangeInput", "a scan range needs a file without compression")
+    size = file.path.stat().st_size
+    found = re.fullmatch(r"(\d*)-(\d*)", text)
+    if found is None or not any(found.groups()):
+        raise SelectError("InvalidScanRange", f"a scan range is written as 0-999, 1000- or -500, not {text!r}")
+    first, last = found.groups()
+    if not first:
+        return max(0, size - int(last)), size
+    if last and int(last) < int(first):
+        raise SelectError("InvalidScanRange", f"the scan range {text} ends before it begins")
+    return int(first), int(last or size)
+
+
+def copy_range(file: File, target: Path) -> None:
+    """Copy the records that begin in the range of *file*, each of them whole, and the header of CSV."""
+    assert file.range is not None
+    first, last = file.range
+    if file.format == "parquet":
+        _copy_groups(file.path, target, first, last)
+        return
+    with file.path.open("rb") as source, target.open("wb") as copy:
+        if file.format == "csv" and file.csv.header != "none":
+            first = max(first, copy.write(source.readline()))
+        if first:
+            source.seek(first - 1)
+            source.readline()
+        while source.tell() <= last and (line := source.readline()):
+            copy.write(line)
+
+
+def _copy_groups(path: Path, target: Path, first: int, last: int) -> None:
+    from pyarrow.parquet import ParquetFile, ParquetWriter
+
+    with ParquetFile(path) as source, ParquetWriter(target, source.schema_arrow) as copy:
+        for place in range(source.num_row_groups):
+            group = source.metadata.row_group(place)
+            columns = [group.column(number) for number in range(group.num_columns)]
+            if first <= min(column.dictionary_page_offset or column.data_page_offset for column in columns) <= last:
+                copy.write_table(source.read_row_group(place))
+
+
+def statistics(file: File, read: Path, returned: int) -> Statistics:
+    """Return the bytes of a query that has read the file *read*: *file*, or the copy of a range of it."""
+    scanned = processed = read.stat().st_size
+    if file.format == "parquet":
+        from pyarrow.parquet import read_metadata
+
+        found = read_metadata(read)
+        processed = sum(found.row_group(place).total_byte_size for place in range(found.num_row_groups))
+    elif file.compression != "none":
+        with _bytes(file) as stream:
+            processed = sum(map(len, iter(lambda: stream.read(1 << 20), b"")))
+    return Statistics(scanned, processed, returned)
+
+
+def _bytes(file: File) -> Any:
+    opened: Any = {"none": open, "gzip": gzip.open, "bzip2": bz2.open}[file.compression]
+    return opened(file.path, "rb")
 
 
 @contextmanager
 def _text(file: File) -> Iterator[IO[str]]:
     """Open the file as decompressed text, and raise the reason if it cannot be read as `SelectError`."""
-    opened: Any = {"none": open, "gzip": gzip.open, "bzip2": bz2.open}[file.compression]
     try:
-        with io.TextIOWrapper(opened(file.path, "rb"), encoding="utf-8-sig", newline="") as stream:
+        with io.TextIOWrapper(_bytes(file), encoding="utf-8-sig", newline="") as stream:
             yield stream
     except UnicodeDecodeError as error:
         parsing = "CSVParsingError" if file.format == "csv" else "JSONParsingError"
