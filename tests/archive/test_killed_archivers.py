@@ -21,8 +21,12 @@ KILLED, DONE = -9, 0
 NEVER = 1_000_000
 """A step that no run reaches."""
 
-# Each kill takes a process that has to start, so the second kind of database is for the slow group.
-pytestmark = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
+
+def databases(*some: Any, every: list[tuple[Any, ...]]) -> pytest.MarkDecorator:
+    """Give a test some steps on SQLite, and every step on Postgres: each is a process that has to start."""
+    names = ("url", "what", "share") if len(some) == 2 else ("url", "share")
+    cases = [pytest.param("postgres", *one, marks=pytest.mark.slow) for one in every]
+    return pytest.mark.parametrize(names, [("sqlite", *some), *cases], indirect=["url"])
 
 
 Die = Callable[[str, int], int]
@@ -71,7 +75,7 @@ def steps_to(die: Die, what: str, before: Callable[[], object], share: int) -> I
 
 
 @proves("D11")
-@pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
+@databases(13, every=[(1,)])
 def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, location: Path, die: Die, share: int) -> None:
     """It is killed at each step of taking the lease, writing files, and adding them to the manifest."""
     assert list(steps_to(die, "archive", lambda: publish(kit, 12), share))[-1] > 30
@@ -81,7 +85,7 @@ def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, locatio
 
 
 @proves("D12")
-@pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
+@databases(13, every=[(1,)])
 def test_a_killed_compaction_loses_and_doubles_nothing(
     kit: Any, url: str, location: Path, die: Die, share: int
 ) -> None:
@@ -99,9 +103,7 @@ def test_a_killed_compaction_loses_and_doubles_nothing(
 
 
 @proves("D20")
-@pytest.mark.parametrize(
-    ("what", "share"), [("list", 2), *(pytest.param(what, 1, marks=pytest.mark.slow) for what in ("list", "compact"))]
-)
+@databases("list", 2, every=[("list", 1), ("compact", 1)])
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_a_table_has_everything_once_after_a_kill(
     kit: Any, url: str, location: Path, die: Die, format: Any, what: str, share: int
@@ -126,7 +128,7 @@ def test_a_table_has_everything_once_after_a_kill(
 
 
 @proves("D13")
-@pytest.mark.parametrize("share", [17, pytest.param(1, marks=pytest.mark.slow)])
+@databases(17, every=[(1,)])
 def test_a_killed_prune_drops_only_what_is_archived(kit: Any, url: str, location: Path, die: Die, share: int) -> None:
     """At no step is an event missing from both the database and the archive."""
     every: set[int] = set()
@@ -139,7 +141,7 @@ def test_a_killed_prune_drops_only_what_is_archived(kit: Any, url: str, location
 
 
 @proves("D14")
-@pytest.mark.parametrize("share", [41, pytest.param(1, marks=pytest.mark.slow)])
+@databases(41, every=[(1,)])
 def test_a_killed_replay_goes_on_where_it_was(kit: Any, url: str, location: Path, die: Die, share: int) -> None:
     """The same call again writes the rest, and nothing twice."""
     publish(kit, 40)
@@ -152,6 +154,7 @@ def test_a_killed_replay_goes_on_where_it_was(kit: Any, url: str, location: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_fifty_killed_archivers(kit: Any, url: str, location: Path, die: Die) -> None:
     """They die in turn at random steps of archiving, compacting and pruning, while events are published."""
     chosen = random.Random(7)
