@@ -390,6 +390,10 @@ def test_a_blueprint_declares_for_the_apps_that_include_it(app: Any, kit: Any, n
     assert called == ["ann@example.com", 42, "low", "cleaned"]
 
 
+def print_it(notification: Notification[str]) -> None:
+    print(notification.payload)
+
+
 @proves("A9")
 def test_a_blueprint_and_its_apps_share_no_name() -> None:
     first, second, tasks = App(name="first"), App(name="second"), Blueprint()
@@ -398,8 +402,17 @@ def test_a_blueprint_and_its_apps_share_no_name() -> None:
     second.include(tasks)
     with pytest.raises(ValueError, match="there is a task 'getcwd' already"):
         second.task(os.getcwd)
-    with pytest.raises(ValueError, match="there is a task 'getcwd' already"):
+    with pytest.raises(ValueError, match="includes this blueprint already"):
         first.include(tasks)
+    for wrong in (App(), AsyncBlueprint(), os):
+        with pytest.raises(TypeError, match=r"App.include\(\) takes a Blueprint, not "):
+            first.include(wrong)
+    late = Blueprint()
+    late.listener("alerts")(print_it)
+    late.task(os.getcwd)
+    with pytest.raises(ValueError, match="there is a task 'getcwd' already"):
+        first.include(late)
+    assert first.listeners == ()
     second.task(os.getpid)
     with pytest.raises(ValueError, match="there is a task 'getpid' already"):
         tasks.task(os.getpid)

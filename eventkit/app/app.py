@@ -192,7 +192,7 @@ class App(Application):
 
     def include(self, *blueprints: Blueprint) -> None:
         """Declare what the blueprints declare, now and later."""
-        self._include(blueprints)
+        self._include(blueprints, Blueprint)
 
 
 class AsyncApp(Application):
@@ -210,7 +210,7 @@ class AsyncApp(Application):
 
     def include(self, *blueprints: AsyncBlueprint) -> None:
         """Declare what the blueprints declare, now and later."""
-        self._include(blueprints)
+        self._include(blueprints, AsyncBlueprint)
 
     def bind(self, kit: AsyncEventKit) -> None:
         """Use this kit from now on; the caller closes it."""

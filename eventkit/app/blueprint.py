@@ -176,11 +176,18 @@ class Registry:
             case OutboxDeclaration():
                 self.outboxes = (*self.outboxes, made)
 
-    def _include(self, blueprints: Iterable["Registry"]) -> None:
+    def _include(self, blueprints: Iterable["Registry"], kind: "type[Registry]") -> None:
         for blueprint in blueprints:
-            declared: list[Declaration] = [*blueprint.tasks.values(), *blueprint.schedules]
-            for made in (*declared, *blueprint.subscribers, *blueprint.listeners, *blueprint.outboxes):
-                self._add(made)
+            if not isinstance(blueprint, kind):
+                raise TypeError(f"{type(self).__name__}.include() takes a {kind.__name__}, not {blueprint!r}")
+            if blueprint in self._included:
+                raise ValueError("the app includes this blueprint already: include it once")
+            declared: list[Declaration] = [*blueprint.tasks.values(), *blueprint.schedules, *blueprint.outboxes]
+            declared += (*blueprint.subscribers, *blueprint.listeners)
+            for made in declared:
+                self._check(made)
+            for made in declared:
+                self._store(made)
             self._included.append(blueprint)
             blueprint._apps.append(self)
 
