@@ -10,8 +10,6 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from .checks import positive
-
 Positive = Annotated[float, Meta(ge=1e-9, le=1e12)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 
@@ -37,7 +35,7 @@ class Fixed(_Growth, frozen=True, tag="fixed"):
 class Delays(msgspec.Struct, frozen=True, tag="delays"):
     """A delay of the *n*-th of *seconds* after attempt *n*, the last one from there on, ± *jitter*, at most *cap*."""
 
-    seconds: Annotated[tuple[Annotated[float, Meta(ge=0)], ...], Meta(min_length=1)]
+    seconds: Annotated[tuple[Annotated[float, Meta(ge=0, le=1e12)], ...], Meta(min_length=1)]
     jitter: Fraction = 0.3
     cap: Positive = 300.0
 
@@ -58,18 +56,14 @@ def policy(value: Any) -> Policy:
             raise ValueError(f"retry is one of {', '.join(_NAMED)}, a list of seconds or a policy, not {value!r}")
         return _NAMED[value]
     if isinstance(value, Sequence):
-        value = Delays(tuple(float(seconds) for seconds in value))
+        value = Delays(tuple(value))
     if not isinstance(value, Policy):
         raise TypeError(f"retry is a policy, its name or a list of seconds, not {type(value).__name__}")
-    if isinstance(value, Delays):
-        if not value.seconds or min(value.seconds) < 0:
-            raise ValueError("a list of retry delays has at least one, and none below zero")
-    else:
-        positive("base", value.base)
-    positive("cap", value.cap)
-    if not 0 <= value.jitter <= 1:
-        raise ValueError(f"jitter is a fraction from 0 to 1, not {value.jitter!r}")
-    return value
+    try:
+        checked: Policy = msgspec.convert(msgspec.to_builtins(value), Policy)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueError(f"the retry policy {value!r} is invalid: {error}") from None
+    return checked
 
 
 def encode(value: Policy) -> str:

@@ -271,6 +271,7 @@ def test_an_explicit_delay_beats_the_policy(kit: EventKit) -> None:
 def test_a_policy_is_checked_when_it_is_configured(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     bad = ["never", [], [1, -1], Fixed(base=0), Linear(base=-1), Exponential(jitter=2), Delays((1,), cap=0), 5]
+    bad += [[float("nan")], [1, float("inf")], ["1"], Exponential(base=float("nan"))]
     for value in bad:
         with pytest.raises((ValueError, TypeError)):
             queue.configure(retry=value)  # type: ignore[arg-type]
