@@ -7,11 +7,12 @@ loop.  It has loops and iterators of its own, and closing it leaves the kit open
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from os import getpid
 from typing import Any, TypeVar
 
 from .backend import AsyncConnection, Connection
-from .fork import closed
+from .fork import closed, closed_or_forked
 from .operations import Operation, Probe
 from .plans import Stop, completed
 
@@ -31,6 +32,7 @@ class _View:
         self._connection = connection
         self._sleeps: set[Stop] = set()
         self._closing = self._closed = False
+        self._process = getpid()
 
     @property
     def max_payload(self) -> int:
@@ -48,6 +50,11 @@ class _View:
         self._closing = True
         for sleep in list(self._sleeps):
             sleep.set()
+
+    def _check(self) -> None:
+        """Raise `Closed` for a view that is closed, or that this process has inherited without its threads."""
+        if self._closed or getpid() != self._process:
+            raise closed_or_forked(self._process)
 
     @contextmanager
     def _sleep(self, stop: Stop | None) -> Iterator[Stop]:
@@ -79,8 +86,7 @@ class AsyncView(_View):
 
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
-        if self._closed:
-            raise closed()
+        self._check()
         threads = self._transactions.get(id(tx), self._calls)
         work = _in(threads, self._connection.execute, operation, tx)
         try:
@@ -96,24 +102,27 @@ class AsyncView(_View):
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready.  Return False after *timeout* seconds, after *stop*, or after `end_sleep`."""
         with self._sleep(stop) as own:
-            return await _in(self._sleeping, self._connection.sleep, probe, timeout, own)
+            return not own.is_set and await _in(self._sleeping, self._connection.sleep, probe, timeout, own)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         """Provide a transaction of the kit, whose calls run in one thread of its own."""
-        context = self._connection.transaction()
-        with ThreadPoolExecutor(1, "eventkit-transaction") as thread:
-            tx = await self._entered(context, thread)
+        self._check()
+        thread, stack = ThreadPoolExecutor(1, "eventkit-transaction"), ExitStack()
+        tx: Any = None
+        try:
+            # A caller may be cancelled meanwhile: the stack then ends the transaction if it has begun.
+            tx = await completed(_in(thread, stack.enter_context, self._connection.transaction()))
             self._transactions[id(tx)] = thread
-            try:
-                yield tx
-            except BaseException as error:
-                await completed(_in(thread, context.__exit__, type(error), error, error.__traceback__))
-                raise
-            else:
-                await completed(_in(thread, context.__exit__, None, None, None))
-            finally:
-                del self._transactions[id(tx)]
+            yield tx
+        except BaseException as error:
+            await completed(_in(thread, stack.__exit__, type(error), error, error.__traceback__))
+            raise
+        else:
+            await completed(_in(thread, stack.close))
+        finally:
+            self._transactions.pop(id(tx), None)
+            thread.shutdown(wait=False)
 
     async def close(self) -> None:
         """End every sleep, and finish running calls.  The kit stays open."""
@@ -123,16 +132,6 @@ class AsyncView(_View):
             await asyncio.wait(self._undoing)
         for threads in (self._calls, self._sleeping):
             await asyncio.to_thread(threads.shutdown)
-
-    async def _entered(self, context: Any, thread: ThreadPoolExecutor) -> Any:
-        """Begin a transaction; end it at once if the caller is cancelled meanwhile."""
-        begun = _in(thread, context.__enter__)
-        try:
-            return await completed(begun)
-        except asyncio.CancelledError as error:
-            if not begun.cancelled() and begun.exception() is None:
-                await completed(_in(thread, context.__exit__, type(error), error, None))
-            raise
 
     async def _undo(self, operation: Operation[T], work: "asyncio.Future[T]", tx: Any) -> None:
         """Wait for the end of *work*, and undo its effect unless the caller's transaction decides about it."""
@@ -152,18 +151,18 @@ class View(_View):
 
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
-        if self._closed:
-            raise closed()
+        self._check()
         return self._wait(self._connection.execute(operation, tx))
 
     def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready.  Return False after *timeout* seconds, after *stop*, or after `end_sleep`."""
         with self._sleep(stop) as own:
-            return self._wait(self._connection.sleep(probe, timeout, own))
+            return not own.is_set and self._wait(self._connection.sleep(probe, timeout, own))
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         """Provide a transaction of the kit, for ``tx=``."""
+        self._check()
         context: Any = self._connection.transaction()
         tx = self._wait(context.__aenter__())
         try:

@@ -76,6 +76,8 @@ def test_every_method_answers_in_a_view(kit: EventKit, view: Any) -> None:
     _use_everything(view)
     with pytest.raises(Closed):
         view.stream("s").publish("late")
+    with pytest.raises(Closed), view.transaction():
+        pass
     assert kit.overview().queues
 
 

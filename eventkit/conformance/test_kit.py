@@ -285,7 +285,7 @@ def test_a_handle_serves_many_threads(kit: EventKit) -> None:
 @proves("G12")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork()")
 def test_calls_of_a_forked_child_are_committed(connect: Callable[..., Any], url: str, flavour: str) -> None:
-    """In a child of fork(), inherited kits are refused and new ones work; committed rows stay."""
+    """In a child of fork(), inherited kits and views are refused and new ones work; committed rows stay."""
     with spawn(_fork, url, flavour) as process:
         steps = process.result()
     assert "problem" not in steps
@@ -310,9 +310,20 @@ def _fork(url: str, flavour: str) -> str:
 
         return loop.run_until_complete(wait()) if asynchronous else eventkit.connect(url)
 
+    async def in_view() -> Any:
+        if asynchronous:
+            return kit.sync()
+        other = kit.async_()
+        await other.stream("t").head()
+        return other
+
     def child() -> str:
         steps = []
         loop = asyncio.new_event_loop()
+        with contextlib.suppress(eventkit.Closed):
+            call = view.stream("t").publish("inherited")
+            loop.run_until_complete(asyncio.wait_for(call, 10))
+            steps.append("inherited by a view")
         with contextlib.suppress(eventkit.Closed):
             publish(kit, "inherited", loop)
             steps.append("inherited")
@@ -329,6 +340,7 @@ def _fork(url: str, flavour: str) -> str:
     loop = asyncio.new_event_loop()
     kit = connected(loop)
     publish(kit, "before", loop)
+    view = loop.run_until_complete(in_view())
     pid = os.fork()
     if pid == 0:
         try:
