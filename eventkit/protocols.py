@@ -458,7 +458,7 @@ class TaskQueue(Protocol[P]):
         """Return dead tasks, newest first."""
 
     def dead_by_error(self, limit: int = 100) -> list[DeadTasks]:
-        """Return the number of dead tasks for each reason and error, highest first."""
+        """Return the number of dead tasks for each reason, code and error, highest first."""
 
     def stats(self) -> QueueStats:
         """Return the queue's numbers."""

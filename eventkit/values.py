@@ -348,9 +348,10 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class DeadTasks(msgspec.Struct, frozen=True):
-    """The dead tasks of a queue with the same *reason* and *error*: their *number*, and the id of the last."""
+    """The dead tasks of a queue with the same *reason*, *code* and *error*: their *number*, and the id of the last."""
 
     reason: str
+    code: str | None
     error: str | None
     number: int
     first_ms: int

@@ -11,10 +11,10 @@
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id = ANY (:ids::bigint[])
 
 -- name: ListDeadByError
-SELECT reason, error, count(*), eventkit_ms(min(finished_at)), eventkit_ms(max(finished_at)), max(id)
+SELECT reason, code, error, count(*), eventkit_ms(min(finished_at)), eventkit_ms(max(finished_at)), max(id)
 FROM eventkit_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
-GROUP BY reason, error
+GROUP BY reason, code, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 

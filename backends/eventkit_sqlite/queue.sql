@@ -10,10 +10,10 @@
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ListDeadByError
-SELECT reason, error, count(*), min(finished_at), max(finished_at), max(id)
+SELECT reason, code, error, count(*), min(finished_at), max(finished_at), max(id)
 FROM eventkit_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
-GROUP BY reason, error
+GROUP BY reason, code, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 

@@ -344,7 +344,7 @@ def list_dead(
             for name in names
             for group in kit.queue(name).dead_by_error(limit)
         ]
-        columns = ("queue", "number", "reason", "summary", "last_at", "last_id")
+        columns = ("queue", "number", "reason", "code", "summary", "last_at", "last_id")
         return listing(groups, columns, "there are no dead tasks")
     if queue:
         found = kit.queue(queue).dead(limit)

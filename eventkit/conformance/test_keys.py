@@ -235,17 +235,19 @@ def test_cancel_deletes_a_task_that_waits(kit: EventKit) -> None:
 @proves("Q21")
 def test_dead_tasks_are_counted_by_error(kit: EventKit) -> None:
     queue: Any = kit.queue("jobs")
-    ids = [made.id for made in queue.enqueue_many([1, 2, 3, NewTask(4, expires=10)])]
-    for task, error in zip(queue.claim("worker", 3), ["no", "other", "no"], strict=True):
-        queue.fail(task, error)
+    ids = [made.id for made in queue.enqueue_many([1, 2, 3, 4, NewTask(5, expires=10)])]
+    failures = [("no", None), ("other", None), ("no", None), ("no", "NO")]
+    for task, (error, code) in zip(queue.claim("worker", 4), failures, strict=True):
+        queue.fail(task, error, code=code)
     kit.queue("others").fail(_claimed(kit.queue("others")), "no")
     advance(kit, 11)
     groups = queue.dead_by_error()
     assert all(isinstance(group, DeadTasks) and group.first_at <= group.last_at for group in groups)
-    assert [(group.reason, group.error, group.number, group.last_id) for group in groups] == [
-        ("failed", "no", 2, ids[2]),
-        ("expired", None, 1, ids[3]),
-        ("failed", "other", 1, ids[1]),
+    assert [(group.reason, group.code, group.error, group.number, group.last_id) for group in groups] == [
+        ("failed", "FAILED", "no", 2, ids[2]),
+        ("expired", "EXPIRED", None, 1, ids[4]),
+        ("failed", "NO", "no", 1, ids[3]),
+        ("failed", "FAILED", "other", 1, ids[1]),
     ]
     assert len(queue.dead_by_error(limit=1)) == 1
     with pytest.raises(ValueError, match="limit"):

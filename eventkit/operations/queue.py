@@ -231,7 +231,7 @@ class Drop(Operation[bool], frozen=True):
 
 
 class ListDeadByError(Operation[list[DeadTasks]], frozen=True):
-    """Count the queue's dead tasks by reason and error, highest first, after a sweep."""
+    """Count the queue's dead tasks by reason, code and error, highest first, after a sweep."""
 
     queue: str
     limit: int

@@ -368,10 +368,10 @@ ORDER BY finished_at DESC, id DESC
 LIMIT :limit
 
 -- name: ListDeadByError
-SELECT reason, error, count(*), min(finished_at), max(finished_at), max(id)
+SELECT reason, code, error, count(*), min(finished_at), max(finished_at), max(id)
 FROM elsewhere_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
-GROUP BY reason, error
+GROUP BY reason, code, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 
