@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..app.declarations import TaskDeclaration, declare_task, unsaved
+from ..app.declarations import Refused, TaskDeclaration, declare_task, unsaved
 from ..app.task import Function, TaskContext
-from ..handling import Retry, trace
+from ..handling import Retry, code_of, trace
 from ..kit import connect
 from ..protocols import EventKit
 from ..values import Task
@@ -32,7 +32,7 @@ Request = tuple[str, str, str, int, list[Task[Any]]]
 """The function's module and its name there; the name of the task, the size of its batches, and the tasks."""
 
 Answer = tuple[str, Any, bool]
-"""``returned`` and the result, ``raised`` with the pickled exception and its text, or ``failed`` and the text.
+"""``returned`` and the result, ``raised`` with the pickled exception and its text, or ``failed`` and facts about it.
 
 The last item is true if the function has acked its task itself.
 """
@@ -145,7 +145,10 @@ class Child:
             return answer
         if kind == "raised":
             raise _received(*answer)
-        raise Failed(error=answer)
+        text, code, final = answer
+        error = Refused(text) if final else Failed(error=text)
+        error.code = code
+        raise error
 
     def kill(self) -> None:
         """Kill the process."""
@@ -254,6 +257,7 @@ def _answer(request: Request, url: str | None) -> Answer:
     """Run the function in this process; its result is plain, as a class may be another class in the worker."""
     module, path, name, batch, tasks = request
     context: TaskContext | None = None
+    declaration: TaskDeclaration | None = None
     try:
         found: Any = reduce(getattr, path.split("."), importlib.import_module(module))
         declaration = found.declaration if isinstance(found, Function) else declare_task(found, name, batch=batch)
@@ -269,7 +273,12 @@ def _answer(request: Request, url: str | None) -> Answer:
             raise unsaved(error) from error
         kind, value = "returned", plain
     except BaseException as error:
-        kind, value = _portable(error, trace(error))
+        text = trace(error)
+        if (data := _portable(error, text)) is not None:
+            kind, value = "raised", (data, text)
+        else:
+            final = declaration is not None and declaration.is_final(error)
+            kind, value = "failed", (text, code_of(error), final)
     return kind, value, context is not None and context.settled
 
 
@@ -280,15 +289,15 @@ def _own_kit(url: str | None) -> EventKit:
     return connect(url)
 
 
-def _portable(error: BaseException, text: str) -> tuple[str, Any]:
-    """Return *error* pickled, with its traceback as a note; or only the text, if it cannot be pickled."""
+def _portable(error: BaseException, text: str) -> bytes | None:
+    """Return *error* pickled, with its traceback *text* as a note; None if it cannot be pickled."""
     try:
         error.add_note(f"It was raised in another process:\n{text}")
         data = pickle.dumps(error)
         pickle.loads(data)
     except Exception:
-        return "failed", text
-    return "raised", (data, text)
+        return None
+    return data
 
 
 def _received(data: bytes, text: str) -> BaseException:

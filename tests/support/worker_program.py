@@ -99,6 +99,20 @@ def raise_there(kind: str) -> object:
     raise ValueError(kind)
 
 
+class Declined(Exception):
+    """An exception that cannot be pickled, as its class takes other arguments than its text."""
+
+    def __init__(self, card: str, *, code: str) -> None:
+        super().__init__(f"card {card} was declined")
+        self.code = code
+
+
+@app.task(isolation="process", queue="apart", give_up_on=Declined)
+def pay_there() -> None:
+    """Fail in a way that no other attempt changes."""
+    raise Declined("42", code="CARD_DECLINED")
+
+
 @app.task(isolation="process", queue="apart")
 def settle(ctx: TaskContext) -> None:
     """Ack in a transaction with the task's effect."""
