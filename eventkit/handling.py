@@ -92,20 +92,6 @@ def code_of(error: BaseException) -> str:
     return code if isinstance(code, str) and 0 < len(code) <= 100 and code.isprintable() else type(error).__name__
 
 
-def how_ended(task: Task[object], operation: Operation[Any]) -> str:
-    """Return how a run of *task* has ended whose end is *operation*: succeeded, retried, dead, snoozed or released."""
-    match operation:
-        case finish.Retry() if task.attempt < task.max_attempts:
-            return "retried"
-        case finish.Retry() | finish.Fail():
-            return "dead"
-        case finish.Snooze():
-            return "snoozed"
-        case finish.Release():
-            return "released"
-    return "succeeded"
-
-
 def pause(error: BaseException, attempt: int, backoff: Policy | None) -> int | None:
     """Return the milliseconds between *attempt*, which failed with *error*, and the next; None for the queue's."""
     if isinstance(error, Retry) and error.delay is not None:

@@ -14,7 +14,6 @@ from . import checks, protocols
 from .checks import KEEP, Duration, Headers
 from .codec import Codec
 from .errors import PASSING, Closed
-from .handling import how_ended, outcome
 from .loops import END
 from .operations.claim import Claim, QueueOrder, TasksAhead, fresh_token
 from .operations.coordination import (
@@ -49,15 +48,15 @@ class Tally:
         self._mutex = threading.Lock()
         self._seconds: deque[tuple[int, int, int, float]] = deque(maxlen=_WINDOW)
 
-    def count(self, ended: str, seconds: float, latency: float) -> None:
-        """Count a delivery that took *seconds* and ended *latency* seconds after its message was added."""
+    def count(self, delivered: bool, latency: float) -> None:
+        """Count a delivery that ended *latency* seconds after its message was added."""
         second = int(time.monotonic())
         last = (second, 0, 0, 0.0)
         with self._mutex:
             if self._seconds and self._seconds[-1][0] == second:
                 last = self._seconds.pop()
             _, successes, failures, total = last
-            if ended == "succeeded":
+            if delivered:
                 self._seconds.append((second, successes + 1, failures, total + latency))
             else:
                 self._seconds.append((second, successes, failures + 1, total))
@@ -107,11 +106,7 @@ class Deliveries:
 
     def call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> Any:
         """Deliver the message; return whether the call was cancelled meanwhile."""
-        answer = deliver(message)
-        if inspect.isawaitable(answer):
-            if inspect.iscoroutine(answer):
-                answer.close()
-            raise TypeError("deliver returned an awaitable, which a sync kit cannot await: use connect_async")
+        called(deliver, message)
         return False
 
 
@@ -181,6 +176,42 @@ _ATTEMPTS = 5
 _RETRY = encode(Exponential(base=5.0, jitter=0.0))
 
 
+def opening(queue: str) -> OpenOutbox:
+    """Return the operation that stores the default retry policy of deliveries."""
+    return OpenOutbox(queue, _ATTEMPTS, _RETRY)
+
+
+def claim_of(ordered: bool) -> type[Claim]:
+    """Return the operation that claims messages."""
+    return ClaimInOrder if ordered else Claim
+
+
+def called(deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> None:
+    """Call a function that blocks; raise ``TypeError`` if it returned an awaitable, so that it is not acked."""
+    answer = deliver(message)
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(
+            "deliver returned an awaitable, which is not awaited here: define it with async def, and use connect_async "
+            "or a worker"
+        )
+
+
+def message_of(task: Task[Any]) -> Message[Any]:
+    """Return the message of a task; one enqueued by plain SQL has no message id, and gets its task's."""
+    headers, name = dict(task.headers), task.queue.removeprefix(PREFIX)
+    message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
+    return Message(message_id, name, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
+
+
+def ack_of(task: Task[Any], ordered: bool) -> AckInOrder | None:
+    """Return the operation that acks a delivered message, if a plain ack is not enough."""
+    if ordered and task.key is not None:
+        return AckInOrder(task.id, task.token, task.queue, task.key)
+    return None
+
+
 @protocols.documented(protocols.Outbox)
 class Outbox:
     """The implementation of `protocols.Outbox` and `AsyncOutbox`."""
@@ -201,7 +232,7 @@ class Outbox:
         self._codec = codec
         self._deliver = deliver
         self._ordered = ordered
-        self.tally: Tally = deliveries.tallies[self.name]
+        self._tally = deliveries.tallies[self.name]
         self._stopped = False
         self._feeds: set[Tasks] = set()
         """The tasks of every `run` in progress."""
@@ -237,12 +268,12 @@ class Outbox:
             raise ValueError(f"outbox {self.name!r} has no deliver function: kit.outbox({self.name!r}, deliver=…)")
         worker = checks.default_worker() if worker is None else checks.name("worker", worker)
         checks.count("batch", batch, least=1)
-        queue = self.queue.name
+        queue, kind = self.queue.name, claim_of(self._ordered)
 
         def claim(queue: str) -> Claim:
             if self._stopped:
                 raise Closed(f"outbox {self.name!r} was stopped")
-            return self.claim(worker, batch)
+            return kind(queue, worker, batch, None, fresh_token(), self._codec)
 
         return self._deliveries.loops.run(self._work(QueueOrder({queue: 1}, claim)))
 
@@ -250,7 +281,7 @@ class Outbox:
         deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
         while not connection.closing:
             try:
-                yield self.opening
+                yield opening(queue)
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.
@@ -275,46 +306,22 @@ class Outbox:
         # The time until the claim is the database's, and the time from there on that of this process.
         age = max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
         began = time.monotonic()
-        failed: BaseException | None = None
-        cancelled = False
-        handling = self._deliveries.loops.handling(self._deliveries.loops, task, self.done(task))
+        delivered = cancelled = False
+        handling = self._deliveries.loops.handling(self._deliveries.loops, task, ack_of(task, self._ordered))
         handling.begin()
         try:
             try:
-                cancelled = yield Call(self._deliveries.call, self._deliver, self.message(task))
+                cancelled = yield Call(self._deliveries.call, self._deliver, message_of(task))
+                delivered = True
             except BaseException as error:
-                failed = error
                 if not (yield Call(handling.end, error)):
                     raise
             else:
                 yield Call(handling.end, None)
         finally:
-            took = time.monotonic() - began
-            self.tally.count(how_ended(task, outcome(task, failed)), took, age + took)
+            self._tally.count(delivered, age + time.monotonic() - began)
         if cancelled:
             raise asyncio.CancelledError
-
-    @property
-    def opening(self) -> OpenOutbox:
-        """The operation that stores the default retry policy."""
-        return OpenOutbox(self.queue.name, _ATTEMPTS, _RETRY)
-
-    def claim(self, worker: str, batch: int) -> Claim:
-        """Return the operation that claims messages."""
-        kind = ClaimInOrder if self._ordered else Claim
-        return kind(self.queue.name, worker, batch, None, fresh_token(), self._codec)
-
-    def message(self, task: Task[Any]) -> Message[Any]:
-        """Return the message of a task; one enqueued by plain SQL has no message id, and gets its task's."""
-        headers = dict(task.headers)
-        message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
-        return Message(message_id, self.name, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
-
-    def done(self, task: Task[Any]) -> AckInOrder | None:
-        """Return the operation that acks a delivered message, if a plain ack is not enough."""
-        if self._ordered and task.key is not None:
-            return AckInOrder(task.id, task.token, task.queue, task.key)
-        return None
 
     def stop(self) -> None:
         self._stopped = True
@@ -323,4 +330,4 @@ class Outbox:
             feed.stop.set()
 
     def stats(self) -> Any:
-        return self._execute(ReadOutbox(self.queue.name, self.tally.numbers()))
+        return self._execute(ReadOutbox(self.queue.name, self._tally.numbers()))

@@ -13,18 +13,18 @@ def test_a_tally_counts_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: now)
     tally = Tally()
     assert tally.numbers() == (0, 0, None)
-    tally.count("succeeded", 0.1, 10)
-    tally.count("succeeded", 0.1, 20)
-    tally.count("retried", 0.1, 1000)
+    tally.count(True, 10)
+    tally.count(True, 20)
+    tally.count(False, 1000)
     assert tally.numbers() == (2, 1, 15)
     now += 59
-    tally.count("succeeded", 0.1, 60)
+    tally.count(True, 60)
     assert tally.numbers() == (3, 1, 30)
     now += 1
     assert tally.numbers() == (1, 0, 60)
     now += 60
     assert tally.numbers() == (0, 0, None)
-    tally.count("retried", 0.1, 1)
+    tally.count(False, 1)
     assert tally.numbers() == (0, 1, None)
 
 
@@ -35,6 +35,6 @@ def test_a_tally_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()
     for n in range(10_000):
         now = n / 10
-        tally.count("succeeded", 0.1, 1)
+        tally.count(True, 1)
     assert tally.numbers() == (600, 0, 1)
     assert len(tally._seconds) == 60

@@ -180,7 +180,7 @@ def test_a_worker_delivers_outboxes_beside_its_tasks(kit: EventKit, url: str) ->
     kit.outbox("mails").add("lost")
     with working.working(app, name="w") as worker:
         assert kit.results.wait(handle.id, 30) == 3
-        until(lambda: delivered[-1] == (3, "ann"))
+        until(lambda: (3, "ann") in delivered)
         until(lambda: kit.overview().queues["outbox:mails"].dead == 1)
         assert [row.queues for row in kit.workers()] == [["default", "outbox:mails", "outbox:webhooks"]]
         count = worker.metrics.ended.of
@@ -196,7 +196,7 @@ def test_a_worker_delivers_outboxes_beside_its_tasks(kit: EventKit, url: str) ->
 @pytest.mark.parametrize("blocking", [False, True])
 @on_both
 def test_a_delivery_ends_before_its_worker(kit: EventKit, url: str, blocking: bool) -> None:
-    """A stopped worker lets it end, and returns the other messages; one for other queues delivers none."""
+    """A stopped worker lets it end, and releases claimed messages; one for other queues delivers none."""
     app, begun, done = App(url), threading.Event(), list[Any]()
 
     def deliver(message: Message[int]) -> None:
@@ -212,10 +212,51 @@ def test_a_delivery_ends_before_its_worker(kit: EventKit, url: str, blocking: bo
     app.outbox("mails")(deliver if blocking else deliver_async)
     for number in (1, 2):
         kit.outbox("mails").add(number)
-    with working.working(app):
+    with working.working(app, concurrency=1, prefetch=1):
         assert begun.wait(30)
     assert done == [1]
     assert [(task.payload, task.state, task.attempt) for task in kit.queue("outbox:mails").tasks()] == [(2, "ready", 0)]
     with working.working(app, queues=["default"]):
         time.sleep(0.3)
     assert kit.queue("outbox:mails").stats().ready == 1
+
+
+@proves("J4", "J5", "O1")
+@on_both
+def test_deliveries_run_in_the_slots_of_the_worker(kit: EventKit, url: str) -> None:
+    """Several run at once, but of one key in order one after the other; `until_empty` waits for them, and for hooks."""
+    app, running, most, ends = App(url), list[int](), list[list[int]](), list[int]()
+
+    @app.outbox("calls", ordered=True)
+    async def call(any_name: Message[int]) -> None:
+        running.append(any_name.payload)
+        await asyncio.sleep(0.3)
+        most.append(sorted(running))
+        running.remove(any_name.payload)
+        ends.append(any_name.payload)
+        if any_name.payload == 4:
+            await asyncio.to_thread(note.enqueue, 1)
+
+    @app.outbox("mistakes")
+    def forgotten(message: Message[int]) -> Any:
+        return asyncio.sleep(0)
+
+    @app.on_success
+    def enqueue_again(ctx: Any, result: Any) -> None:
+        time.sleep(0.2)
+        if ctx.task.payload["args"]["left"]:
+            note.enqueue(0)
+
+    @app.task
+    def note(left: int) -> None:
+        ends.append(-left)
+
+    for number, key in enumerate(("ann", "bob", None, "ann"), 1):
+        kit.outbox("calls").add(number, key=key)
+    kit.outbox("mistakes").add(0)
+    app.worker(until_empty=True, concurrency=3).run()
+    assert most[0] == [1, 2, 3]
+    assert (ends[3:], kit.overview().queues["outbox:calls"].ready) == ([4, -1, 0], 0)
+    [task] = kit.queue("outbox:mistakes").tasks()
+    assert (task.state, task.code) == ("scheduled", "TypeError")
+    app.close()

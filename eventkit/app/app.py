@@ -15,6 +15,7 @@ from .. import checks
 from ..handling import APPS
 from ..kit import connect, connect_async
 from ..operations.queue import SetClusterLimit
+from ..outbox import opening
 from ..protocols import AsyncEventKit, EventKit
 from ..queue import cluster_limit
 from .blueprint import AsyncBlueprint, AsyncDeclares, Blueprint, Declares, F, Registry
@@ -68,8 +69,8 @@ class Application(Registry):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The names of the queues that have tasks."""
-        return tuple(dict.fromkeys(task.queue for task in self.tasks.values()))
+        """The names of the queues of tasks and outboxes."""
+        return tuple(dict.fromkeys(one.queue for one in (*self.tasks.values(), *self.outboxes)))
 
     def declares(self, queue: str) -> bool:
         """Return whether a task has been declared for that queue."""
@@ -134,7 +135,7 @@ class Application(Registry):
             own[1].close()
 
     def install(self, kit: Any = None) -> Any:
-        """Store the declared schedules, limits and queue settings in the database.  Awaited on an async kit.
+        """Store the declared schedules, limits and settings in the database.  Awaited on an async kit.
 
         Workers do it when they start.  Schedules that this app stored before and no longer declares are removed.
         """
@@ -148,8 +149,8 @@ class Application(Registry):
         for task in self.tasks.values():
             if task.settings:
                 await now(kit.queue(task.queue).configure(**task.settings))
-        for limit in self._limits.values():
-            await now(kit._connection.execute(limit))
+        for operation in (*self._limits.values(), *(opening(outbox.queue) for outbox in self.outboxes)):
+            await now(kit._connection.execute(operation))
         for one in self.schedules:
             payload = {"task": one.task.name, "args": one.args}
             options = {name: getattr(one.task, name) for name in ("max_attempts", "priority", "expires")}

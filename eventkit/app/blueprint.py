@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 
 from .. import checks, retry
 from ..outbox import PREFIX
-from ..values import CatchUp, Event, Message, Notification, Then
+from ..values import CatchUp, Event, Notification, Then
 from .declarations import (
     Backoff,
     ListenerDeclaration,
@@ -17,6 +17,7 @@ from .declarations import (
     SubscriberDeclaration,
     TaskDeclaration,
     TaskOptions,
+    declare_outbox,
     declare_schedule,
     declare_task,
     payload_type,
@@ -134,6 +135,10 @@ class Registry:
     def _check(self, made: Declaration) -> None:
         """Raise if another declaration is in the way of *made*."""
         match made:
+            case OutboxDeclaration():
+                name = made.queue.removeprefix(PREFIX)
+                if made.queue in (one.queue for one in self.outboxes):
+                    raise ValueError(f"outbox {name!r} has a function already: an outbox has one")
             case TaskDeclaration():
                 self._check_task(made)
             case ScheduleDeclaration() if made.name in self._schedules:
@@ -144,8 +149,6 @@ class Registry:
                         f"consumer {made.consumer!r} of stream {made.stream!r} has a function already: give this one a "
                         f"consumer= of its own"
                     )
-            case OutboxDeclaration() if made.name in (one.name for one in self.outboxes):
-                raise ValueError(f"outbox {made.name!r} has a function already: an outbox has one")
             case _:
                 pass
 
@@ -165,6 +168,8 @@ class Registry:
 
     def _store(self, made: Declaration) -> None:
         match made:
+            case OutboxDeclaration():
+                self.outboxes = (*self.outboxes, made)
             case TaskDeclaration():
                 self._tasks[made.name] = made
             case ScheduleDeclaration():
@@ -173,8 +178,6 @@ class Registry:
                 self.subscribers = (*self.subscribers, made)
             case ListenerDeclaration():
                 self.listeners = (*self.listeners, made)
-            case OutboxDeclaration():
-                self.outboxes = (*self.outboxes, made)
 
     def _include(self, blueprints: Iterable["Registry"], kind: "type[Registry]") -> None:
         for blueprint in blueprints:
@@ -276,10 +279,10 @@ class Registry:
         With *ordered*, the messages of one key are delivered one after the other.
         """
         checks.name("outbox", name, 255 - len(PREFIX))
+        checks.flag("ordered", ordered)
 
         def declare(function: F) -> F:
-            payload, awaited = payload_type(function, Message), inspect.iscoroutinefunction(function)
-            self._add(OutboxDeclaration(name, checks.flag("ordered", ordered), function, awaited, payload))
+            self._add(declare_outbox(function, name, ordered))
             return function
 
         return declare

@@ -16,9 +16,9 @@ from ..checks import Duration
 from ..codec import LARGEST, Codec, Undecodable
 from ..cron import parse
 from ..handling import Permanent, Retry, explained
-from ..outbox import PREFIX
+from ..outbox import PREFIX, message_of
 from ..retry import Policy, PolicyName
-from ..values import CatchUp, Event, Isolation, NewEvent, Notification, OnCrash, Then
+from ..values import CatchUp, Event, Isolation, Message, NewEvent, Notification, OnCrash, Task, Then
 from .task import AsyncTaskContext, Function, TaskContext
 
 _CONTEXTS = (TaskContext, AsyncTaskContext)
@@ -254,10 +254,10 @@ class TaskDeclaration:
         """True if a returned None is not saved as a result."""
         return self.signature.returns in (None, NoneType, Any)
 
-    def arguments(self, payload: Any) -> dict[str, Any]:
-        """Return the arguments in a task's *payload* by name; raise `Refused` if they do not match."""
+    def arguments(self, task: Task[Any]) -> dict[str, Any]:
+        """Return the arguments of a task by name; raise `Refused` if they do not match."""
         try:
-            return self.signature.decode(payload.get("args", {}))
+            return self.signature.decode(task.payload.get("args", {}))
         except (msgspec.ValidationError, TypeError, NameError) as error:
             raise Refused(f"SERIALIZATION_ERROR: the arguments are not those of {self.name}: {error}") from error
 
@@ -327,19 +327,15 @@ class ListenerDeclaration:
 
 
 @dataclass(frozen=True)
-class OutboxDeclaration:
-    """A function that delivers the messages of an outbox."""
+class OutboxDeclaration(TaskDeclaration):
+    """A function that delivers the messages of an outbox, each of which is a task of its queue."""
 
-    name: str
-    ordered: bool
-    function: Callable[..., Any]
-    is_async: bool
-    type: Any
+    ordered: bool = False
+    type: Any = None
 
-    @property
-    def queue(self) -> str:
-        """The queue that has the messages."""
-        return PREFIX + self.name
+    def arguments(self, task: Task[Any]) -> dict[str, Any]:
+        """Return the message of a task."""
+        return {"message": message_of(task)}
 
 
 def check_payload(
@@ -384,6 +380,14 @@ def declare_task(function: Callable[..., Any], name: str | None = None, **option
         raise ValueError(f"burst of task {name!r} is the size of the bucket of a rate: pass rate= too")
     signature = Signature(function, name, batch=given.get("batch", 1) > 1)
     return TaskDeclaration(name, function, signature, is_async, **given)
+
+
+def declare_outbox(function: Callable[..., Any], name: str, ordered: bool) -> OutboxDeclaration:
+    """Return the declaration of the outbox *name*, for a function that takes a message, by any name, and no result."""
+    what, given = function.__name__, payload_type(function, Message)
+    is_async, signature = inspect.iscoroutinefunction(function), Signature(lambda message: None, what)
+    made = partial(OutboxDeclaration, ordered=ordered, type=given, result_ttl=0)
+    return made(what, function, signature, is_async, PREFIX + name)
 
 
 def declare_schedule(

@@ -119,8 +119,7 @@ def worker(
         declared = load(app)
         if declared.url is None and declared.bound is None:
             settings.url(url)
-        known = {*declared.queues, *(outbox.queue for outbox in declared.outboxes)}
-        _check([name for name, _ in queues if name not in known], address or declared.url)
+        _check([name for name, _ in queues if name not in declared.queues], address or declared.url)
         code = declared.worker(**chosen).run()
     if code:  # Functions that still run would keep the process.
         sys.stdout.flush()

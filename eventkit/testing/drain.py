@@ -20,7 +20,9 @@ from ..app.task import AsyncTaskContext, TaskContext, at_once, is_async, now
 from ..codec import Codec, encode_json
 from ..handling import Permanent, Retry, Snooze, failure, outcome
 from ..operations.channel import ReadNotifications
+from ..operations.claim import fresh_token
 from ..operations.coordination import AckWithResult, SaveTaskResult
+from ..outbox import ack_of, claim_of, message_of
 from ..values import Event, Message, Notification, Task
 
 AT_MOST = 10_000
@@ -58,7 +60,7 @@ class _Drain:
         while len(self.ran) > before:
             before = len(self.ran)
             await now(self._kit.schedules.tick())
-            for name in self._app.queues:
+            for name in {task.queue: None for task in self._app.tasks.values()}:
                 await self._queue(self._kit.queue(name))
             for subscriber in self._app.subscribers:
                 await self._subscriber(subscriber)
@@ -76,7 +78,7 @@ class _Drain:
                 task = tasks[0]
                 try:
                     declaration = self._app.resolve(task.payload)
-                    arguments = {task.id: declaration.arguments(task.payload)}
+                    arguments = {task.id: declaration.arguments(task)}
                 except Refused as error:
                     del tasks[0]
                     await now(queue._execute(failure(task, error)))
@@ -85,7 +87,7 @@ class _Drain:
                 for other in tasks[1:]:
                     if len(arguments) < declaration.batch and _name(other) == declaration.name:
                         with suppress(Refused):  # A later call handles it.
-                            arguments[other.id] = declaration.arguments(other.payload)
+                            arguments[other.id] = declaration.arguments(other)
                 batch = [(one, self._context(declaration, one)) for one in tasks if one.id in arguments]
                 tasks = [one for one in tasks if one.id not in arguments]
                 await self._run(queue, declaration, batch, [*arguments.values()])
@@ -167,18 +169,17 @@ class _Drain:
 
     async def _outbox(self, declaration: OutboxDeclaration) -> None:
         """Deliver the due messages of an outbox."""
-        execute = self._kit._connection.execute
-        outbox = self._kit.outbox(declaration.name, ordered=declaration.ordered, type=declaration.type)
-        await now(execute(outbox.opening))
-        while tasks := await now(execute(outbox.claim("drain", 1))):
+        execute, kind = self._kit._connection.execute, claim_of(declaration.ordered)
+        codec = Codec(declaration.type)
+        while tasks := await now(execute(kind(declaration.queue, "drain", 1, None, fresh_token(), codec))):
             task, error = tasks[0], None
-            message = outbox.message(task)
+            message = message_of(task)
             try:
                 await self._call(declaration.function, message)
             except Exception as raised:
                 error = raised
-            await now(execute(outcome(task, error, outbox.done(task))))
-            self._report(declaration.function.__name__, message, None, error)
+            await now(execute(outcome(task, error, ack_of(task, declaration.ordered))))
+            self._report(declaration.name, message, None, error)
 
     async def _tried(
         self, declaration: SubscriberDeclaration | ListenerDeclaration, message: Any, tries: int

@@ -11,6 +11,7 @@ from ..errors import EventkitError
 from ..operations.claim import Claim, QueueOrder, TasksAheadInQueues, fresh_token
 from ..operations.finish import ExtendMany
 from ..operations.queue import ReadStats
+from ..outbox import claim_of
 from ..protocols import AsyncConnection
 from ..values import Task
 from .lifecycle import Shared
@@ -123,7 +124,10 @@ class Intake:
         self._lease = shared.lease_ms
         self._room = 0
         self._asked_at = 0.0
-        self._codec = Codec(None, shared.connection.max_payload)
+        plain, largest = claim_of(False), shared.connection.max_payload
+        self._kinds = dict.fromkeys(shared.weights, (plain, Codec(None, largest)))
+        for outbox in shared.app.outboxes:
+            self._kinds[outbox.queue] = claim_of(outbox.ordered), Codec(outbox.type, largest)
         self._order = QueueOrder(shared.weights, self._claim)
         self._probe = TasksAheadInQueues(tuple(shared.weights))
         counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
@@ -161,6 +165,9 @@ class Intake:
 
     async def _is_empty(self) -> bool:
         """Return whether no task is ready, due or running; those that wait in a paused queue do not count."""
+        if self._executor.in_hand:
+            return False
+        await self._executor.endings.hooks_ended()  # A hook may enqueue tasks.
         await self._executor.acks.settled()
         for queue in self._shared.weights:
             stats = await self._connection.execute(ReadStats(queue))
@@ -184,4 +191,5 @@ class Intake:
 
     def _claim(self, queue: str) -> Claim:
         limit = min(self._shared.settings.max_claim, self._room * self._executor.batches.get(queue, 1))
-        return Claim(queue, self._shared.name, limit, self._lease, fresh_token(), self._codec)
+        kind, codec = self._kinds[queue]
+        return kind(queue, self._shared.name, limit, self._lease, fresh_token(), codec)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..app.declarations import Hook, Refused
 from ..codec import encode_json
-from ..handling import Retry, failure, how_ended
+from ..handling import Retry, failure
 from ..operations import Operation, finish
 from ..operations.claim import AckMany
 from ..operations.coordination import FinishMany, SaveTaskResult, TaskResult
 from ..operations.finish import ReleaseMany
+from ..outbox import ack_of
 from ..values import Task
 from .claims import Leases
 from .lifecycle import Shared
@@ -174,7 +175,9 @@ class Endings:
             self._failed(run, error, False)
             return
         for task in run.tasks:
-            if not run.settled:
+            if routine.ordered and (done := ack_of(task, True)) is not None:
+                self._acks.record(done, task)
+            elif not run.settled:
                 self._acks.done(task, text, routine.declaration.result_ttl)
             elif text is None:
                 self._leases.drop(task)
@@ -236,12 +239,13 @@ class Endings:
             error = Refused(f"{CRASHED}: {error}")
         final = declaration.is_final(error)
         operation = failure(task, error, declaration.max_attempts, declaration.backoff, final)
-        outcome = how_ended(task, operation)
-        if isinstance(operation, finish.Retry | finish.Fail):
-            if outcome == "retried":
-                log(logging.WARNING, task, routine, "failed in attempt %s: %s", task.attempt, operation.error)
-            else:
-                log(logging.ERROR, task, routine, "is dead: %s", operation.error)
+        outcome = "snoozed"
+        if isinstance(operation, finish.Retry) and task.attempt < task.max_attempts:
+            outcome = "retried"
+            log(logging.WARNING, task, routine, "failed in attempt %s: %s", task.attempt, operation.error)
+        elif isinstance(operation, finish.Retry | finish.Fail):
+            outcome = "dead"
+            log(logging.ERROR, task, routine, "is dead: %s", operation.error)
         routine.ended[outcome].value += 1
         self._acks.record(operation, task)
         if routine.on_failure and outcome != "snoozed":

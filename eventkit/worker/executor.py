@@ -12,8 +12,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from ..app.declarations import Refused, TaskDeclaration
+from ..app.declarations import OutboxDeclaration, Refused, TaskDeclaration
 from ..app.task import AsyncTaskContext, TaskContext
+from ..outbox import called
 from ..values import Task
 from .claims import Leases
 from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, fields, log
@@ -45,8 +46,14 @@ class Routine:
         self.apart = declaration.isolation == "process"
         self.inline = declaration.is_async
         self.context = declaration.signature.context
+        self.ordered = False
         self.on_success = (*declaration.on_success, *app.success_hooks)
         self.on_failure = (*declaration.on_failure, *app.failure_hooks)
+        if isinstance(declaration, OutboxDeclaration):
+            self.ordered = declaration.ordered
+            deliver = declaration.function if self.inline else partial(called, declaration.function)
+            self.function = lambda message: deliver(message)  # Its parameter may have any name.
+            self.on_success = self.on_failure = ()  # The hooks of an app are for its tasks.
         self.ended = {outcome: metrics.ended.of(*labels, outcome) for outcome in OUTCOMES}
         self.succeeded = self.ended["succeeded"]
         self.seconds = metrics.seconds.of(*labels)
@@ -129,6 +136,7 @@ class Executor:
         metrics, most = shared.metrics, shared.settings.concurrency
         self._shared = shared
         self._routines = {name: Routine(task, shared) for name, task in shared.app.tasks.items()}
+        self._outboxes = {one.queue: Routine(one, shared) for one in shared.app.outboxes}
         self.batches: dict[str, int] = {}
         """For each queue, how many of its tasks are sure to fit into one call."""
         for routine in self._routines.values():
@@ -217,6 +225,8 @@ class Executor:
 
     def _runs_of(self, tasks: list[Task[Any]]) -> list[Run]:
         got = monotonic()
+        if (delivery := self._outboxes.get(tasks[0].queue)) is not None:
+            return [Run([task], delivery, got) for task in tasks]
         runs: list[Run] = []
         batches: dict[Routine, list[Task[Any]]] = {}
         for task in tasks:
@@ -252,7 +262,7 @@ class Executor:
             try:
                 if task.lapsed and declaration.on_crash == "fail":
                     raise Refused(f"{CRASHED}: an earlier run of {routine.name} did not end")
-                every.append(declaration.arguments(task.payload))
+                every.append(declaration.arguments(task))
             except Refused as error:
                 self.endings.refused(task, routine, error)
             else:

@@ -34,12 +34,12 @@ T = TypeVar("T")
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a `Worker`.  Durations are in seconds, unless their name says milliseconds.
 
-    *queues* are names, or names with weights; by default, those of the app's tasks.  *concurrency* is the number of
-    tasks that run at once, and *prefetch* the number claimed beyond that.  *processes* is the maximum number of
-    children for tasks with a process of their own.  *lease* is the length of a claim, by default that of the queue; the
-    worker extends the leases of running tasks, so it only bounds how long the tasks of a dead worker wait for another.
-    *max_claim* is the maximum number of tasks in one claim.  With *until_empty*, the worker ends once no task of its
-    queues is ready, due or running.
+    *queues* are names, or names with weights; by default, those of the app's tasks and outboxes.  *concurrency* is the
+    number of tasks that run at once, and *prefetch* the number claimed beyond that.  *processes* is the maximum number
+    of children for tasks with a process of their own.  *lease* is the length of a claim, by default that of the queue;
+    the worker extends the leases of running tasks, so it only bounds how long the tasks of a dead worker wait for
+    another.  *max_claim* is the maximum number of tasks in one claim.  With *until_empty*, the worker ends once no task
+    of its queues is ready, due or running.
     """
 
     url: str | None = None
@@ -275,10 +275,6 @@ class Shared:
         self.settings = settings
         self.url = settings.url or app.url
         self.weights = _weights(app.queues if settings.queues is None else settings.queues)
-        self.outboxes = [one for one in app.outboxes if settings.queues is None or one.queue in self.weights]
-        """The outboxes that it delivers: all, or those whose queues were named."""
-        for one in self.outboxes:
-            self.weights.pop(one.queue, None)
         self.name = settings.name or checks.default_worker()
         self.lease_ms = None if settings.lease is None else checks.milliseconds("lease", settings.lease)
         self.metrics = Metrics()
@@ -291,8 +287,7 @@ class Shared:
 async def present(shared: Shared) -> None:
     """Write the worker's row in the database every ten seconds: its queues, its slots, and how many are taken."""
     slots, running = shared.metrics.slots.of(), shared.metrics.running.of()
-    queues = sorted({*shared.weights, *(one.queue for one in shared.outboxes)})
     while True:
-        beat = Beat(shared.name, queues, int(slots.value), int(running.value))
+        beat = Beat(shared.name, sorted(shared.weights), int(slots.value), int(running.value))
         await shared.connection.execute(beat)
         await asyncio.sleep(EVERY)

@@ -261,7 +261,7 @@ def _answer(request: Request, url: str | None) -> Answer:
     try:
         found: Any = reduce(getattr, path.split("."), importlib.import_module(module))
         declaration = found.declaration if isinstance(found, Function) else declare_task(found, name, batch=batch)
-        every = [declaration.arguments(task.payload) for task in tasks]
+        every = [declaration.arguments(task) for task in tasks]
         arguments = declaration.of_batch(every) if batch > 1 else every[0]
         if declaration.signature.context is not None:
             context = arguments[declaration.signature.context] = TaskContext(tasks[0], _own_kit(url))

@@ -1,46 +1,25 @@
-"""Calling the subscribers and listeners of an application, and delivering its outboxes."""
+"""Calling the subscribers and listeners of an application."""
 
 import asyncio
 import logging
 from functools import partial
 from typing import Any
 
-from ..app.declarations import ListenerDeclaration, OutboxDeclaration, SubscriberDeclaration, check_payload
+from ..app.declarations import ListenerDeclaration, SubscriberDeclaration, check_payload
 from ..errors import LeaseLost
 from ..handling import Permanent, pause
-from ..outbox import Tally
 from ..values import Event
 from .lifecycle import Shared
-from .metrics import OUTCOMES, Metrics
 
 logger = logging.getLogger("eventkit.worker")
-
-
-_CLAIMED = 10
-"""The messages that are claimed together."""
 
 
 class Stopped(Exception):
     """Raised when an event could not be handled, and the subscriber must not continue without it."""
 
 
-class _Counted(Tally):
-    """The deliveries of an outbox, which are counted in the metrics of the worker too."""
-
-    def __init__(self, metrics: Metrics, declaration: OutboxDeclaration) -> None:
-        super().__init__()
-        labels = declaration.queue, declaration.function.__name__
-        self._outcomes = {outcome: metrics.ended.of(*labels, outcome) for outcome in OUTCOMES}
-        self._durations = metrics.seconds.of(*labels)
-
-    def count(self, ended: str, seconds: float, latency: float) -> None:
-        super().count(ended, seconds, latency)
-        self._outcomes[ended].value += 1
-        self._durations.observe(seconds)
-
-
 class Subscriptions:
-    """The consumers of streams, the listeners of channels, and the deliveries of outboxes.
+    """The consumers of streams, and the listeners of channels.
 
     One worker at a time follows a consumer, and holds its name; the others wait as standbys.  Listeners receive all
     notifications in each worker.
@@ -53,22 +32,7 @@ class Subscriptions:
         self._metrics = shared.metrics
         self._following: set[asyncio.Task[Any]] = set()
         self._handling: set[asyncio.Task[Any]] = set()
-        self._delivering: dict[asyncio.Task[Any], Any] = {}
-        self._name = shared.name
         self._stopping = False
-
-    async def deliver(self, declaration: OutboxDeclaration) -> None:
-        """Deliver the messages of an outbox, one at a time."""
-        options: Any = {"ordered": declaration.ordered, "type": declaration.type}
-        outbox: Any = self._kit.outbox(declaration.name, deliver=declaration.function, **options)
-        outbox.tally = _Counted(self._metrics, declaration)
-        me = asyncio.current_task()
-        assert me is not None
-        self._delivering[me] = outbox
-        try:
-            await outbox.run(self._name, batch=_CLAIMED)
-        finally:
-            del self._delivering[me]
 
     async def follow(self, declaration: SubscriberDeclaration) -> None:
         """Call a subscriber with the events of its stream, while this worker holds the consumer's name."""
@@ -122,13 +86,11 @@ class Subscriptions:
     async def stop(self, seconds: float) -> None:
         """Wait *seconds* for handlers in progress; cancel everything else now."""
         self._stopping = True
-        for outbox in self._delivering.values():
-            outbox.stop()
         for task in self._following - self._handling:
             task.cancel()
-        if ending := {*self._handling, *self._delivering}:
-            await asyncio.wait(ending, timeout=seconds)
-        for task in (*self._following, *self._delivering):
+        if self._handling:
+            await asyncio.wait(self._handling, timeout=seconds)
+        for task in list(self._following):
             task.cancel()
 
     async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any]) -> None:

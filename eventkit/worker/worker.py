@@ -187,8 +187,6 @@ class Worker:
         row = self._begin(present, shared)
         if app.schedules:
             self._begin(kit.run_scheduler)
-        for outbox in shared.outboxes:
-            self._begin(subscriptions.deliver, outbox).set_name(f"outbox {outbox.name}")
         for subscriber in app.subscribers:
             self._begin(subscriptions.follow, subscriber).set_name(f"subscriber {subscriber.function.__name__}")
         seconds = checks.milliseconds("shutdown_timeout", shared.settings.shutdown_timeout) / 1000
