@@ -228,6 +228,7 @@ def test_a_scheduler_fires_until_it_is_stopped(folder: Path) -> None:
 
 def test_a_dry_run_of_the_scheduler_changes_nothing(folder: Path) -> None:
     with eventkit.connect(SHOP) as kit:
+        assert "no schedule is due; none fires later" in process("scheduler", "--dry-run", "--url", SHOP).stderr
         kit.schedules.add("often", "@every 1h", "jobs")
         assert "no schedule is due; the next fire is at 20" in process("scheduler", "--dry-run", "--url", SHOP).stderr
         advance(kit, 7300)

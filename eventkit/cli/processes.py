@@ -155,8 +155,9 @@ def _due(url: str | None) -> Result:
             fires = kit.schedules.tick(tx=tx)
             raise _Undo
         rows = [{"schedule": fire.schedule, "queue": fire.queue, "at": fire.moment} for fire in fires]
-        soonest = cell(kit.schedules.soonest())
-    return listing(rows, ("schedule", "queue", "at"), f"no schedule is due; the next fire is at {soonest}")
+        soonest = kit.schedules.soonest()
+    later = "none fires later" if soonest is None else f"the next fire is at {cell(soonest)}"
+    return listing(rows, ("schedule", "queue", "at"), f"no schedule is due; {later}")
 
 
 class _Undo(Exception):
