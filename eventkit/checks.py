@@ -3,7 +3,7 @@
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
@@ -128,6 +128,17 @@ def flag(what: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{what} is True or False, not {value!r}")
     return value
+
+
+def weights(queues: str | Iterable[str | tuple[str, float]]) -> dict[str, float]:
+    """Return the queues, which are given by name or with a weight, each with its weight."""
+    found: dict[str, float] = {}
+    for entry in [queues] if isinstance(queues, str) else queues:
+        queue, weight = (entry, 1.0) if isinstance(entry, str) else entry
+        if queue in found:
+            raise ValueError(f"queue {queue!r} is named twice: name it once, with the sum of the weights")
+        found[name("queue", queue)] = positive("the weight of a queue", weight)
+    return found
 
 
 def number(what: str, text: str) -> float:

@@ -120,7 +120,9 @@ class _Handles:
         batch: int = 1,
         lease: Duration | None = None,
     ) -> Any:
-        weights = _weights(queues)
+        weights = checks.weights(queues)
+        if not weights:
+            raise ValueError("name at least one queue to claim from")
         order = plain_claims(weights, worker, batch, lease, self._codec(None), strict)
         return self._loops.iterate(Tasks(order, TasksAheadInQueues(tuple(weights))))
 
@@ -255,18 +257,6 @@ class AsyncKit(_Handles):
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
-
-
-def _weights(queues: Iterable[str | tuple[str, float]]) -> dict[str, float]:
-    weights: dict[str, float] = {}
-    for entry in [queues] if isinstance(queues, str) else queues:
-        name, weight = (entry, 1.0) if isinstance(entry, str) else entry
-        if name in weights:
-            raise ValueError(f"queue {name!r} is named twice: name it once, with the sum of the weights")
-        weights[checks.name("queue", name)] = checks.positive("the weight of a queue", weight)
-    if not weights:
-        raise ValueError("name at least one queue to claim from")
-    return weights
 
 
 class Connecting(Awaitable[AsyncEventKit]):

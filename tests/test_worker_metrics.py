@@ -265,7 +265,7 @@ def test_a_worker_is_known_while_it_works(kit: EventKit, url: str) -> None:
     async def job() -> None:
         await release.wait()
 
-    with working.working(app, concurrency=7, name="one", queues=["jobs", "others"]) as worker:
+    with working.working(app, concurrency=7, name="one", queues=iter(["jobs", "others"])) as worker:
         [found] = until(kit.workers)
         assert (found.name, found.queues, found.slots, found.alive) == ("one", ["jobs", "others"], 7, True)
         assert (found.running, found.leased) == (0, 0)

@@ -8,7 +8,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -68,9 +68,12 @@ def settings_of(given: dict[str, Any]) -> WorkerSettings:
     for name, value in given.items():
         if value is not None or known[name] is not None:
             try:
-                _CHECKS[name](value)
+                checked = _CHECKS[name](value)
             except (TypeError, ValueError) as error:
                 wrong[name] = str(error)
+            else:
+                if name == "queues":  # An iterator can be read only once.
+                    given = {**given, name: checked}
     settings = WorkerSettings(**{name: value for name, value in given.items() if name not in wrong})
     first, longest = settings.db_retry_initial_ms, settings.db_retry_max_ms
     if first > longest and not wrong.keys() & {"db_retry_initial_ms", "db_retry_max_ms"}:
@@ -95,20 +98,10 @@ def _span(name: str, least: int, most: int, value: Any) -> None:
         raise ValueError(f"{name} is from {least:,} to {most:,} seconds, not {seconds!r}")
 
 
-def _weights(queues: str | Iterable[str | tuple[str, float]]) -> dict[str, float]:
-    weights: dict[str, float] = {}
-    for entry in [queues] if isinstance(queues, str) else queues:
-        name, weight = (entry, 1.0) if isinstance(entry, str) else entry
-        if name in weights:
-            raise ValueError(f"queue {name!r} is named twice: name it once, with the sum of the weights")
-        weights[checks.name("queue", name)] = checks.positive("the weight of a queue", weight)
-    return weights
-
-
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "url": partial(_text, "url"),
     "name": partial(checks.name, "worker"),
-    "queues": _weights,
+    "queues": checks.weights,
     "concurrency": _whole("concurrency", 1, 10_000),
     "prefetch": _whole("prefetch", 0, 10_000),
     "max_claim": _whole("max_claim", 1, 10_000),
@@ -274,7 +267,7 @@ class Shared:
         self.app = app
         self.settings = settings
         self.url = settings.url or app.url
-        self.weights = _weights(app.queues if settings.queues is None else settings.queues)
+        self.weights = checks.weights(app.queues) if settings.queues is None else dict(settings.queues)
         self.name = settings.name or checks.default_worker()
         self.lease_ms = None if settings.lease is None else checks.milliseconds("lease", settings.lease)
         self.metrics = Metrics()
