@@ -165,9 +165,8 @@ class Intake:
 
     async def _is_empty(self) -> bool:
         """Return whether no task is ready, due or running; those that wait in a paused queue do not count."""
-        if self._executor.in_hand:
+        if self._executor.in_hand or self._executor.endings.hooks:  # A hook may enqueue tasks.
             return False
-        await self._executor.endings.hooks_ended()  # A hook may enqueue tasks.
         await self._executor.acks.settled()
         for queue in self._shared.weights:
             stats = await self._connection.execute(ReadStats(queue))

@@ -213,6 +213,11 @@ class Endings:
         routine.ended["released"].value += 1
         self._acks.record(finish.Release(task.id, task.token), task)
 
+    @property
+    def hooks(self) -> int:
+        """The number of outcomes whose hooks run."""
+        return len(self._calls)
+
     async def hooks_ended(self) -> None:
         """Wait until no hook is running."""
         while self._calls:
