@@ -136,8 +136,8 @@ class Registry:
         """Raise if another declaration is in the way of *made*."""
         match made:
             case OutboxDeclaration():
-                name = made.queue.removeprefix(PREFIX)
                 if made.queue in (one.queue for one in self.outboxes):
+                    name = made.queue.removeprefix(PREFIX)
                     raise ValueError(f"outbox {name!r} has a function already: an outbox has one")
             case TaskDeclaration():
                 self._check_task(made)

@@ -40,7 +40,7 @@ class Routine:
         app, metrics, labels = shared.app, shared.metrics, (declaration.queue, declaration.name)
         self.declaration = declaration
         self.name = declaration.name
-        self.function = declaration.function
+        self.function: Callable[..., Any] = declaration.function
         self.batch = declaration.batch
         self.timeout = declaration.timeout
         self.apart = declaration.isolation == "process"
