@@ -30,15 +30,10 @@ class _View:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self.max_payload: int = connection.max_payload
         self._sleeps: set[Stop] = set()
         self._closing = self._closed = False
         self._process = getpid()
-
-    @property
-    def max_payload(self) -> int:
-        """The maximum size of a payload in bytes of JSON text."""
-        size: int = self._connection.max_payload
-        return size
 
     @property
     def closing(self) -> bool:

@@ -29,7 +29,6 @@ from .operations.coordination import (
 )
 from .plans import Call, Plan
 from .queue import Tasks, task_row
-from .retry import Exponential, encode
 from .values import Message, NewTask, Task
 
 MESSAGE_ID = "message-id"
@@ -172,15 +171,6 @@ class Inbox:
         return self._execute(ReadInboxSettings(self.consumer))
 
 
-_ATTEMPTS = 5
-_RETRY = encode(Exponential(base=5.0, jitter=0.0))
-
-
-def opening(queue: str) -> OpenOutbox:
-    """Return the operation that stores the default retry policy of deliveries."""
-    return OpenOutbox(queue, _ATTEMPTS, _RETRY)
-
-
 def claim_of(ordered: bool) -> type[Claim]:
     """Return the operation that claims messages."""
     return ClaimInOrder if ordered else Claim
@@ -281,7 +271,7 @@ class Outbox:
         deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
         while not connection.closing:
             try:
-                yield opening(queue)
+                yield OpenOutbox(queue)
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.

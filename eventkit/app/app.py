@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from .. import checks
 from ..handling import APPS
 from ..kit import connect, connect_async
+from ..operations.coordination import OpenOutbox
 from ..operations.queue import SetClusterLimit
-from ..outbox import opening
 from ..protocols import AsyncEventKit, EventKit
 from ..queue import cluster_limit
 from .blueprint import AsyncBlueprint, AsyncDeclares, Blueprint, Declares, F, Registry
@@ -149,7 +149,7 @@ class Application(Registry):
         for task in self.tasks.values():
             if task.settings:
                 await now(kit.queue(task.queue).configure(**task.settings))
-        for operation in (*self._limits.values(), *(opening(outbox.queue) for outbox in self.outboxes)):
+        for operation in (*self._limits.values(), *(OpenOutbox(outbox.queue) for outbox in self.outboxes)):
             await now(kit._connection.execute(operation))
         for one in self.schedules:
             payload = {"task": one.task.name, "args": one.args}

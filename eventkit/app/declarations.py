@@ -328,7 +328,7 @@ class ListenerDeclaration:
 
 @dataclass(frozen=True)
 class OutboxDeclaration(TaskDeclaration):
-    """A function that delivers the messages of an outbox, each of which is a task of its queue."""
+    """A function that delivers the messages of an outbox, which are the tasks of its queue."""
 
     ordered: bool = False
     type: Any = None

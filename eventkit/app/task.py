@@ -249,10 +249,7 @@ class AsyncTaskContext(Context):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """Open a transaction for ``tx=`` that acks the task when it commits, so that its effects happen exactly once.
-
-        If the lease has run out meanwhile, it rolls back and raises `LeaseLost`.
-        """
+        """Open the transaction that `TaskContext.transaction` describes."""
         async with self.kit.transaction() as tx:
             yield tx
             if not await self.kit.queue(self.task.queue).ack(self.task, tx=tx):

@@ -13,6 +13,7 @@ import msgspec
 
 from ..checks import as_datetime
 from ..errors import TaskFailed
+from ..retry import Exponential, encode
 from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
 from . import Operation, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, step, until_free
 from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, through_the_gate
@@ -190,8 +191,8 @@ class OpenOutbox(Operation[None], frozen=True):
     """Store the default retry policy of deliveries, unless the queue is configured."""
 
     queue: str
-    max_attempts: int
-    retry: str
+    max_attempts: int = 5
+    retry: str = encode(Exponential(base=5.0, jitter=0.0))
     decode = nothing
 
 

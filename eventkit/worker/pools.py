@@ -10,6 +10,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial, reduce
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ Request = tuple[str, str, str, int, list[Task[Any]]]
 """The function's module and its name there; the name of the task, the size of its batches, and the tasks."""
 
 Answer = tuple[str, Any, bool]
-"""``returned`` and the result, ``raised`` with the pickled exception and its text, or ``failed`` and facts about it.
+"""``returned`` and the result, or ``raised`` and the arguments of `_received`.
 
 The last item is true if the function has acked its task itself.
 """
@@ -141,14 +142,9 @@ class Child:
         except (EOFError, OSError):
             self.gone = True
             raise Crashed(error=self._exit_reason()) from None
-        if kind == "returned":
-            return answer
         if kind == "raised":
             raise _received(*answer)
-        text, code, final = answer
-        error = Refused(text) if final else Failed(error=text)
-        error.code = code
-        raise error
+        return answer
 
     def kill(self) -> None:
         """Kill the process."""
@@ -274,11 +270,8 @@ def _answer(request: Request, url: str | None) -> Answer:
         kind, value = "returned", plain
     except BaseException as error:
         text = trace(error)
-        if (data := _portable(error, text)) is not None:
-            kind, value = "raised", (data, text)
-        else:
-            final = declaration is not None and declaration.is_final(error)
-            kind, value = "failed", (text, code_of(error), final)
+        final = declaration is not None and declaration.is_final(error)
+        kind, value = "raised", (_portable(error, text), text, code_of(error), final)
     return kind, value, context is not None and context.settled
 
 
@@ -300,10 +293,11 @@ def _portable(error: BaseException, text: str) -> bytes | None:
     return data
 
 
-def _received(data: bytes, text: str) -> BaseException:
-    """Return the exception that the child raised, or one with its *text* if its class cannot be imported here."""
-    try:
-        error = pickle.loads(data)
-    except Exception:
-        return Failed(error=text)
-    return error if isinstance(error, BaseException) else Failed(error=text)
+def _received(data: bytes | None, text: str, code: str, final: bool) -> BaseException:
+    """Return the exception that the child raised, or one with its text and its code if it cannot be transferred."""
+    with suppress(Exception):
+        if data is not None and isinstance(error := pickle.loads(data), BaseException):
+            return error
+    known: Refused | Failed = Refused(text) if final else Failed(error=text)
+    known.code = code
+    return known
