@@ -171,11 +171,6 @@ class Inbox:
         return self._execute(ReadInboxSettings(self.consumer))
 
 
-def claim_of(ordered: bool) -> type[Claim]:
-    """Return the operation that claims messages."""
-    return ClaimInOrder if ordered else Claim
-
-
 def called(deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> None:
     """Call a function that blocks; raise ``TypeError`` if it returned an awaitable, so that it is not acked."""
     answer = deliver(message)
@@ -258,7 +253,7 @@ class Outbox:
             raise ValueError(f"outbox {self.name!r} has no deliver function: kit.outbox({self.name!r}, deliver=…)")
         worker = checks.default_worker() if worker is None else checks.name("worker", worker)
         checks.count("batch", batch, least=1)
-        queue, kind = self.queue.name, claim_of(self._ordered)
+        queue, kind = self.queue.name, ClaimInOrder if self._ordered else Claim
 
         def claim(queue: str) -> Claim:
             if self._stopped:

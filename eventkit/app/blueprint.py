@@ -279,10 +279,9 @@ class Registry:
         With *ordered*, the messages of one key are delivered one after the other.
         """
         checks.name("outbox", name, 255 - len(PREFIX))
-        checks.flag("ordered", ordered)
 
         def declare(function: F) -> F:
-            self._add(declare_outbox(function, name, ordered))
+            self._add(declare_outbox(function, name, checks.flag("ordered", ordered)))
             return function
 
         return declare

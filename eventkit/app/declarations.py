@@ -386,8 +386,8 @@ def declare_outbox(function: Callable[..., Any], name: str, ordered: bool) -> Ou
     """Return the declaration of the outbox *name*, for a function that takes a message, by any name, and no result."""
     what, given = function.__name__, payload_type(function, Message)
     is_async, signature = inspect.iscoroutinefunction(function), Signature(lambda message: None, what)
-    made = partial(OutboxDeclaration, ordered=ordered, type=given, result_ttl=0)
-    return made(what, function, signature, is_async, PREFIX + name)
+    more: dict[str, Any] = {"queue": PREFIX + name, "result_ttl": 0, "ordered": ordered, "type": given}
+    return OutboxDeclaration(what, function, signature, is_async, **more)
 
 
 def declare_schedule(

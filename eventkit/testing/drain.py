@@ -20,9 +20,9 @@ from ..app.task import AsyncTaskContext, TaskContext, at_once, is_async, now
 from ..codec import Codec, encode_json
 from ..handling import Permanent, Retry, Snooze, failure, outcome
 from ..operations.channel import ReadNotifications
-from ..operations.claim import fresh_token
-from ..operations.coordination import AckWithResult, SaveTaskResult
-from ..outbox import ack_of, claim_of, message_of
+from ..operations.claim import Claim, fresh_token
+from ..operations.coordination import AckWithResult, ClaimInOrder, SaveTaskResult
+from ..outbox import ack_of, message_of
 from ..values import Event, Message, Notification, Task
 
 AT_MOST = 10_000
@@ -118,11 +118,10 @@ class _Drain:
             elif error is not None:
                 final = declaration.is_final(error)
                 operation = failure(task, error, declaration.max_attempts, declaration.backoff, final)
+            elif saved is not None:
+                operation = AckWithResult(task.id, task.token, task.queue, saved, declaration.result_ttl)
             else:
-                done = None
-                if saved is not None:
-                    done = AckWithResult(task.id, task.token, task.queue, saved, declaration.result_ttl)
-                operation = outcome(task, None, done)
+                operation = outcome(task, None)
             if operation is not None:
                 await now(queue._execute(operation))
             hooks = (*declaration.on_failure, *self._app.failure_hooks)
@@ -169,7 +168,7 @@ class _Drain:
 
     async def _outbox(self, declaration: OutboxDeclaration) -> None:
         """Deliver the due messages of an outbox."""
-        execute, kind = self._kit._connection.execute, claim_of(declaration.ordered)
+        execute, kind = self._kit._connection.execute, ClaimInOrder if declaration.ordered else Claim
         codec = Codec(declaration.type)
         while tasks := await now(execute(kind(declaration.queue, "drain", 1, None, fresh_token(), codec))):
             task, error = tasks[0], None

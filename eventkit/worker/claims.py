@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..codec import Codec
 from ..errors import EventkitError
 from ..operations.claim import Claim, QueueOrder, TasksAheadInQueues, fresh_token
+from ..operations.coordination import ClaimInOrder
 from ..operations.finish import ExtendMany
 from ..operations.queue import ReadStats
-from ..outbox import claim_of
 from ..protocols import AsyncConnection
 from ..values import Task
 from .lifecycle import Shared
@@ -124,10 +124,12 @@ class Intake:
         self._lease = shared.lease_ms
         self._room = 0
         self._asked_at = 0.0
-        plain, largest = claim_of(False), shared.connection.max_payload
-        self._kinds = dict.fromkeys(shared.weights, (plain, Codec(None, largest)))
+        largest = shared.connection.max_payload
+        self._kinds: dict[str, tuple[type[Claim], Codec]]
+        self._kinds = dict.fromkeys(shared.weights, (Claim, Codec(None, largest)))
         for outbox in shared.app.outboxes:
-            self._kinds[outbox.queue] = claim_of(outbox.ordered), Codec(outbox.type, largest)
+            kind = ClaimInOrder if outbox.ordered else Claim
+            self._kinds[outbox.queue] = kind, Codec(outbox.type, largest)
         self._order = QueueOrder(shared.weights, self._claim)
         self._probe = TasksAheadInQueues(tuple(shared.weights))
         counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
@@ -165,7 +167,7 @@ class Intake:
 
     async def _is_empty(self) -> bool:
         """Return whether no task is ready, due or running; those that wait in a paused queue do not count."""
-        if self._executor.in_hand or self._executor.endings.hooks:  # A hook may enqueue tasks.
+        if self._executor.in_hand or self._executor.endings.calls:  # A hook may enqueue tasks.
             return False
         await self._executor.acks.settled()
         for queue in self._shared.weights:

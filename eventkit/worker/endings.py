@@ -158,7 +158,8 @@ class Endings:
         self._acks = acks
         self._leases = leases
         self._largest = shared.connection.max_payload
-        self._calls: set[asyncio.Task[None]] = set()
+        self.calls: set[asyncio.Task[None]] = set()
+        """The calls of hooks in progress."""
 
     def returned(self, run: "Run", result: Any) -> None:
         """Process the return of a function."""
@@ -213,15 +214,10 @@ class Endings:
         routine.ended["released"].value += 1
         self._acks.record(finish.Release(task.id, task.token), task)
 
-    @property
-    def hooks(self) -> int:
-        """The number of outcomes whose hooks run."""
-        return len(self._calls)
-
     async def hooks_ended(self) -> None:
         """Wait until no hook is running."""
-        while self._calls:
-            await asyncio.wait(self._calls)
+        while self.calls:
+            await asyncio.wait(self.calls)
 
     def _failed(self, run: "Run", error: BaseException, by_us: bool) -> None:
         """Process the failure of a run; *by_us* says that it is how a stopped run ends."""
@@ -259,8 +255,8 @@ class Endings:
     def _call(self, hooks: tuple[Hook, ...], run: "Run", task: Task[Any], outcome: Any) -> None:
         context = run.context or run.routine.context_of(task)
         call = asyncio.ensure_future(self._call_all(hooks, run.routine, context, outcome))
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
+        self.calls.add(call)
+        call.add_done_callback(self.calls.discard)
 
     async def _call_all(self, hooks: tuple[Hook, ...], routine: "Routine", context: Any, outcome: Any) -> None:
         for hook in hooks:

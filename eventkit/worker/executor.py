@@ -46,11 +46,10 @@ class Routine:
         self.apart = declaration.isolation == "process"
         self.inline = declaration.is_async
         self.context = declaration.signature.context
-        self.ordered = False
+        self.ordered = isinstance(declaration, OutboxDeclaration) and declaration.ordered
         self.on_success = (*declaration.on_success, *app.success_hooks)
         self.on_failure = (*declaration.on_failure, *app.failure_hooks)
         if isinstance(declaration, OutboxDeclaration):
-            self.ordered = declaration.ordered
             deliver = declaration.function if self.inline else partial(called, declaration.function)
             self.function = lambda message: deliver(message)  # Its parameter may have any name.
             self.on_success = self.on_failure = ()  # The hooks of an app are for its tasks.

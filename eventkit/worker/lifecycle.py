@@ -32,15 +32,7 @@ T = TypeVar("T")
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a `Worker`.  Durations are in seconds, unless their name says milliseconds.
-
-    *queues* are names, or names with weights; by default, those of the app's tasks and outboxes.  *concurrency* is the
-    number of tasks that run at once, and *prefetch* the number claimed beyond that.  *processes* is the maximum number
-    of children for tasks with a process of their own.  *lease* is the length of a claim, by default that of the queue;
-    the worker extends the leases of running tasks, so it only bounds how long the tasks of a dead worker wait for
-    another.  *max_claim* is the maximum number of tasks in one claim.  With *until_empty*, the worker ends once no task
-    of its queues is ready, due or running.
-    """
+    """The settings of a `Worker`, which ``docs/workers.md`` describes.  Durations are seconds unless named ``_ms``."""
 
     url: str | None = None
     name: str | None = None
@@ -69,11 +61,10 @@ def settings_of(given: dict[str, Any]) -> WorkerSettings:
         if value is not None or known[name] is not None:
             try:
                 checked = _CHECKS[name](value)
-            except (TypeError, ValueError) as error:
-                wrong[name] = str(error)
-            else:
                 if name == "queues":  # An iterator can be read only once.
                     given = {**given, name: checked}
+            except (TypeError, ValueError) as error:
+                wrong[name] = str(error)
     settings = WorkerSettings(**{name: value for name, value in given.items() if name not in wrong})
     first, longest = settings.db_retry_initial_ms, settings.db_retry_max_ms
     if first > longest and not wrong.keys() & {"db_retry_initial_ms", "db_retry_max_ms"}:

@@ -35,9 +35,7 @@ _TIME_TO_SAVE = 5.0
 class Worker:
     """A process's worker for the tasks, schedules, subscribers, listeners and outboxes of *app*.
 
-    Its settings are `WorkerSettings`.
-
-    A worker runs once: create another one to start again.
+    Its settings are `WorkerSettings`.  It runs once: create another one to start again.
     """
 
     def __init__(self, app: Application, **settings: Any) -> None:
