@@ -153,6 +153,7 @@ def test_a_row_that_is_not_json_is_poison(tmp_path: Path) -> None:
         connection = apsw.Connection(f"{tmp_path}/shop.db")  # The library of the kit.
         plain = Plain(Caller("driver", "", lambda sql: next(connection.execute(sql), (None,))[0], None))
         connection.execute("INSERT INTO eventkit_task (queue, payload) VALUES ('q', 'no JSON'), ('q', '2')")
-        assert [task["payload"] for task in plain.claim("q", "w", 9)] == [2]
+        connection.execute("INSERT INTO eventkit_do_enqueue (queue, payload) VALUES ('q', json('\"a\"'))")
+        assert [task["payload"] for task in plain.claim("q", "w", 9)] == [2, "a"]
         assert [(task.reason, task.error) for task in kit.queue("q").dead()] == [("poison", "the payload is not JSON")]
         connection.close()
