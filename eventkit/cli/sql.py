@@ -95,16 +95,11 @@ def select(
     from eventkit.spark.s3select import files, prepare, rows
 
     format = _format(output_format, output)
-    if csv_delimiter is None:
-        csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
-    if csv_header is None:
-        csv_header = "none" if strict_s3 else "use"
-    rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
     source = files.detect(
         file,
         format=input_format,
         compression=compression,
-        csv=rules,
+        csv=files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape),
         json=json,
         scan_range=scan_range,
         strict_s3=strict_s3,

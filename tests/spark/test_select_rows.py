@@ -173,7 +173,7 @@ def test_a_scan_range_reads_the_records_that_begin_in_it(spark: Any, tmp_path: P
     from pyarrow import parquet
 
     lines = [f"{number},{'x' * number}\n" for number in range(40)]
-    (tmp_path / "lines.csv").write_text("id,text\n" + "".join(lines))
+    (tmp_path / "lines.csv").write_text("\nid,text\n" + "".join(lines))
     (tmp_path / "lines.jsonl").write_text("".join(f'{{"id": "{number}"}}\n' for number in range(40)))
     table = pyarrow.table({"id": [str(number) for number in range(40)]})
     parquet.write_table(table, tmp_path / "lines.parquet", row_group_size=7)
