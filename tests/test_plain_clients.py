@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import apsw
 import eventkit_postgres.address
 import eventkit_sqlite.address
 import pytest
+from eventkit_sqlite import ddl
 
 import eventkit
 from eventkit import EventKit
@@ -144,6 +146,14 @@ def test_killed_workers_lose_nothing(kit: EventKit, url: str) -> None:
             worker.wait()
     assert sorted(json.dumps(event.payload) for event in done.read(limit=1000)) == sorted(map(json.dumps, payloads))
     assert (queue.size(), queue.dead()) == (0, [])
+
+
+@proves("P3")
+def test_sqlite_of_2021_can_read_the_definitions() -> None:
+    """A later operator or function in one of them would keep such a library from reading any table of the file."""
+    schema = ddl.schema()
+    made = "\n".join([*schema.functions(), *schema.tables("0001"), *schema.tables("0002")])
+    assert not re.search(r"->|unixepoch|DISTINCT FROM|RIGHT JOIN|FULL JOIN|concat", made)
 
 
 @proves("P3", "Q14")
