@@ -82,7 +82,7 @@ def select(
     input_format: Annotated[_Input | None, option(None, "Format of the file; by default from its name.")] = None,
     compression: Annotated[_Compression | None, option(None, "Compression of the file; detected by default.")] = None,
     csv_header: Annotated[_Header | None, option(None, "First row: column names (default), skipped, or data.")] = None,
-    csv_delimiter: Annotated[str | None, option("CHAR", "Field separator; a comma by default.")] = None,
+    csv_delimiter: Annotated[str | None, option("CHAR", "Field separator; a comma, in .tsv a tab.")] = None,
     csv_quote: Annotated[str, option("CHAR", "Quote character.")] = '"',
     csv_escape: Annotated[str | None, option("CHAR", "Escape character; the quote by default.")] = None,
     json: Annotated[_Values | None, option(None, "A value per line, or one document; detected by default.")] = None,
