@@ -204,6 +204,9 @@ def test_strict_s3_has_what_the_service_has(found: Path) -> None:
         files.detect(found / "people.dat", format="csv", strict_s3=True)
     with pytest.raises(SelectError, match="UnsupportedScanRangeInput"):
         files.detect(found / "people.dat", format="csv", scan_range="0-9")
+    (found / "people.TSV").write_text("id\tname\n")
+    separated = files.detect(found / "people.TSV", csv=files.Csv(quote="'"), strict_s3=True)
+    assert separated.csv == files.Csv("none", "\t", "'", "'")
     strict = files.detect(found / "people.csv", strict_s3=True)
     for sql, code in (
         ("SELECT name FROM S3Object", "MissingHeaders"),
