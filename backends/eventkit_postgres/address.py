@@ -22,7 +22,7 @@ regardless of ``target_session_attrs``: only the primary has the locks of the pu
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 from psycopg import ProgrammingError
@@ -123,7 +123,7 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
     if given.get("target_session_attrs") != "read-write":  # That refuses a standby, too.
         given["target_session_attrs"] = "primary"
     query = urlencode(given, quote_via=quote)
-    conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
+    conninfo = f"postgresql://{parts.netloc}{parts.path}?{query}"
     if mistake := _mistake(parts.netloc, conninfo):
         raise ValueError(
             f"{shown(url)!r} is not a Postgres URL: {mistake}. "

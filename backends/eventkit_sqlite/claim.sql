@@ -3,18 +3,18 @@
 -- Text is read as bytes: text that is not UTF-8, which plain SQL may store, would make a driver and every claim fail.
 
 -- part: gate
-    coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
+    coalesce(q.paused, 0) AS paused, coalesce(q.lease, 300000) AS lease, coalesce(q.max_attempts, 3),
     q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
     CASE WHEN q.max_running IS NOT NULL THEN (
         SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
-    ) END,
+    ) END AS running,
     (
         SELECT min(l.max_running - (
             SELECT count(*) FROM eventkit_cluster_limit AS o CROSS JOIN eventkit_task AS t
             WHERE o.name = l.name AND t.queue = o.queue AND t.state = 'leased' AND t.wake_at > now
         ))
         FROM eventkit_cluster_limit AS l WHERE l.queue = :queue
-    )
+    ) AS room
 
 -- `due` reads the wake index once for each state in which a task can become due.
 -- step: ReadGate

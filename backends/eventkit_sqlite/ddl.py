@@ -1,9 +1,9 @@
 """The definitions of the tables, and the connections that change them.
 
 The views of plain SQL, in `functions`, are what the functions are on Postgres: no part of a revision, and replaced by
-any migration.  A trigger on such a view takes the steps of an operation, with the statements of the operation:
-``:Lease`` stands for the statement of that heading, and each of its parameters for the column of the same name in the
-row that is inserted into the view.
+any migration.  A trigger does what stands below ``-- view: name (columns)`` for each row that is inserted into that
+view.  It takes the steps of an operation, with the statements of the operation: ``:Lease`` stands for the statement of
+that heading, and each of its parameters for the column of the same name in the row.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from eventkit_migrations import database
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 TIMEOUT = 30.0
 """Seconds to wait for other processes that change the same schema."""
+
+_FORMER = ("eventkit_check_same", "eventkit_step_spend")
+"""The views of earlier versions that this one does not have.  If they stayed, SQLite would refuse to change tables."""
 
 
 class Schema(database.Schema):
@@ -56,7 +60,7 @@ class Schema(database.Schema):
     def functions_dropped(self) -> list[str]:
         """Return the statements that drop the views, and with them their triggers."""
         names = re.findall(r"^CREATE VIEW (\w+)", "\n".join(_functions()), re.MULTILINE)
-        return [f"DROP VIEW IF EXISTS {name}" for name in ("eventkit_functions", *names)]
+        return [f"DROP VIEW IF EXISTS {name}" for name in ("eventkit_functions", *names, *_FORMER)]
 
     def around_functions(self, statements: list[str]) -> list[str]:
         """Return *statements* without the views meanwhile: SQLite refuses a change that a trigger does not fit."""
@@ -127,10 +131,24 @@ def _functions() -> list[str]:
     steps = {heading: text.partition("\nRETURNING")[0] for _, heading, text in in_files("eventkit_sqlite")}
     folder = files("eventkit_sqlite").joinpath("functions")
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    texts = [re.sub(r"^--.*\n", "", folder.joinpath(name).read_text("utf-8"), flags=re.MULTILINE) for name in names]
-    whole = re.sub(r":([A-Z]\w+)", lambda found: steps[found[1]], "\n\n".join(texts))
+    whole = "\n\n".join(folder.joinpath(name).read_text("utf-8") for name in names)
+    whole = _VIEW.sub(_written_to, re.sub(r"^--(?! view).*\n", "", whole, flags=re.MULTILINE))
+    whole = re.sub(r":([A-Z]\w+)", lambda found: steps[found[1]], whole)
+    # SQLite 3.37 could not read a file with this operator at all.
+    whole = re.sub(r"(\w+) ->> (\d+)", r"json_extract(\1, '$[\2]')", whole)
     bound = re.sub(r":([a-z]\w*)", lambda found: NOW if found[1] == "now" else f'NEW."{found[1]}"', whole)
     return [statement.strip() for statement in re.split(r"\n{2,}", bound) if statement.strip()]
+
+
+_VIEW = re.compile(r"^-- view: (\w+) \((.*?)\)( WHEN .*)?\n((?:.+\n)+)", re.MULTILINE)
+
+
+def _written_to(found: re.Match[str]) -> str:
+    """Return a view without rows, and the trigger for those that are inserted into it."""
+    name, columns, when, body = found.groups("")
+    nulls = ", ".join("NULL" for _ in columns.split(","))
+    view = f"CREATE VIEW {name} ({columns}) AS SELECT {nulls} WHERE false"
+    return f"{view}\n\nCREATE TRIGGER {name}_do INSTEAD OF INSERT ON {name}{when}\nBEGIN\n{indent(body, ' ' * 4)}END\n"
 
 
 def schema(url: str | None = None, name: str = "") -> Schema:

@@ -82,7 +82,7 @@ def select(
     input_format: Annotated[_Input | None, option(None, "Format of the file; by default from its name.")] = None,
     compression: Annotated[_Compression | None, option(None, "Compression of the file; detected by default.")] = None,
     csv_header: Annotated[_Header | None, option(None, "First row: column names (default), skipped, or data.")] = None,
-    csv_delimiter: Annotated[str | None, option("CHAR", "Field separator; a comma by default.")] = None,
+    csv_delimiter: Annotated[str | None, option("CHAR", "Field separator; a comma, in .tsv a tab.")] = None,
     csv_quote: Annotated[str, option("CHAR", "Quote character.")] = '"',
     csv_escape: Annotated[str | None, option("CHAR", "Escape character; the quote by default.")] = None,
     json: Annotated[_Values | None, option(None, "A value per line, or one document; detected by default.")] = None,
@@ -95,16 +95,11 @@ def select(
     from eventkit.spark.s3select import files, prepare, rows
 
     format = _format(output_format, output)
-    if csv_delimiter is None:
-        csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
-    if csv_header is None:
-        csv_header = "none" if strict_s3 else "use"
-    rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
     source = files.detect(
         file,
         format=input_format,
         compression=compression,
-        csv=rules,
+        csv=files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape),
         json=json,
         scan_range=scan_range,
         strict_s3=strict_s3,

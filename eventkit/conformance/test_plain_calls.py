@@ -155,6 +155,8 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "two hundred years": ("extend", {"id": 1, "token": "1", "seconds": 6e9}, "up to a hundred years"),
     "no error": ("fail", {"id": 1, "token": "1", "error": None}, "error is a text"),
     "no ttl": ("lock", {"name": "l", "ttl": 0}, "ttl is"),
+    "a long holder": ("lock", {"name": "l", "holder": "h" * 256}, "1 to 255 characters"),
+    "a moment without a day": ("enqueue", {"queue": "q", "payload": "1", "run_at": "12:00"}, "(?i)time"),
 }
 
 
@@ -166,6 +168,9 @@ def test_a_mistake_is_an_error_of_plain_sql(kit: EventKit, plain: Plain) -> None
             plain.do(name, **arguments)
     assert (kit.stream("t").read(), kit.queue("q").size(), kit.lock("l").acquire()) == ([], 0, True)
     kit.queue("q").configure(max_size=1)
+    kit.queue("strict").configure(strict_keys=True)
+    for payload in ('{"a": 1, "a": 1}', '{"a": 1, "a": 1}'):
+        plain.enqueue("strict", payload, 0, None, None, None, None, None, "key")
     first = plain.enqueue("q", "1", 0, 60, None, None, None, None, "key")
     with pytest.raises(Exception, match="has reached its max_size: run more workers"):
         plain.do("enqueue", queue="q", payload="2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain, repeat
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -202,6 +202,15 @@ def check_bound(queue: str, added: int) -> Plan[None]:
 def _same(text: str, other: str | bytes) -> bool:
     """Return whether two payloads are the same JSON value."""
     try:
-        return bool(msgspec.json.decode(text) == msgspec.json.decode(other))
+        return _equal(msgspec.json.decode(text), msgspec.json.decode(other))
     except msgspec.DecodeError:
         return False
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether two values are the same in JSON, where true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)

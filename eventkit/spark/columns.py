@@ -1,9 +1,9 @@
-"""The columns of streams and tables, in each layout, and payloads as types of Spark."""
+"""The columns of streams and tables, in each layout, read and written, and payloads as types of Spark."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegerType,
+    IntegralType,
     LongType,
     MapType,
     ShortType,
@@ -32,7 +33,7 @@ from pyspark.sql.types import (
 )
 
 from ..arrow import Maker, headers, kafka_headers, moment, repeated, same, state
-from .options import ReadOptions
+from .options import ReadOptions, WriteOptions
 
 Plain = Callable[[Any], Any]
 
@@ -298,3 +299,109 @@ def stream_layout(options: ReadOptions, schema: StructType) -> Layout:
     """Return the layout of events."""
     columns = stream_columns(options)
     return Layout(columns, schema) if options.payload_schema is None else ParsingLayout(columns, schema)
+
+
+_JSON = (StringType, StructType, MapType, ArrayType)
+_EVENT_WRITTEN: dict[str, tuple[type[DataType], ...]] = {
+    "topic": (StringType,),
+    "key": (StringType,),
+    "payload": _JSON,
+    "headers": (MapType,),
+    "dedup": (StringType,),
+}
+_TASK_WRITTEN: dict[str, tuple[type[DataType], ...]] = {
+    "key": (StringType,),
+    "payload": _JSON,
+    "headers": (MapType,),
+    "priority": (IntegralType,),
+    "max_attempts": (IntegralType,),
+    "run_at": (TimestampType,),
+    "expires": (TimestampType,),
+}
+_KAFKA_WRITTEN: dict[str, tuple[type[DataType], ...]] = {
+    "topic": (StringType,),
+    "key": (StringType, BinaryType),
+    "value": (StringType, BinaryType),
+    "headers": (ArrayType,),
+}
+_WORDS: dict[type[DataType], tuple[str, str]] = {
+    ArrayType: (f"an {_KAFKA_HEADERS.simpleString()}", "array(named_struct('key', ..., 'value', ...))"),
+    StringType: ("a string", "cast('string')"),
+    IntegralType: ("a whole number", "cast('int')"),
+    TimestampType: ("a timestamp", "cast('timestamp')"),
+    MapType: (f"a {_HEADERS.simpleString()}", "create_map(...)"),
+}
+
+
+def written(options: WriteOptions, schema: StructType) -> tuple[Collection[str], dict[str, int]]:
+    """Return the columns that a writer takes, and their places in the *schema* of rows, or raise `ValueError`.
+
+    Columns of a stream that was read are ignored, so that they need not be dropped.
+    """
+    kafka = options.layout == "kafka"
+    known = _KAFKA_WRITTEN if kafka else _EVENT_WRITTEN if options.queue is None else _TASK_WRITTEN
+    read_only = {name.lower() for name in (_KAFKA if kafka else COLUMNS["events"])} if options.queue is None else ()
+    places: dict[str, int] = {}
+    payload = "value" if kafka else "payload"
+    for place, one in enumerate(schema):
+        name = one.name.lower()
+        if name in known:
+            _check_type(name, one.dataType, known[name])
+            places[name] = place
+        elif name not in read_only:
+            raise ValueError(
+                f"the column {one.name!r} would not be written: select() only {', '.join(known)}, "
+                f"with the rest in {payload}, as in to_json(struct('*'))"
+            )
+    if payload not in places:
+        raise ValueError(
+            f"there is no column {payload}: add one, as in select(to_json(struct('*')).alias('{payload}'))"
+        )
+    if options.queue is None and options.topic is None and "topic" not in places:
+        raise ValueError("no target to write to: set option topic or queue, or add a column topic")
+    return known, places
+
+
+def _check_type(name: str, given: DataType, wanted: tuple[type[DataType], ...]) -> None:
+    if name == "payload" and not isinstance(given, wanted):
+        raise ValueError(
+            f"the column payload is {given.simpleString()}, and neither JSON text nor a struct: convert it, as "
+            f"to_json(...) and struct(...) do"
+        )
+    headers = (_HEADERS.simpleString(), _KAFKA_HEADERS.simpleString())
+    if not isinstance(given, wanted) or (name == "headers" and given.simpleString() not in headers):
+        kind, remedy = _WORDS[wanted[0]]
+        raise ValueError(f"the column {name} is {given.simpleString()}, not {kind}: convert it, as with {remedy}")
+
+
+def each(convert: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+    """Return the values that are not None converted."""
+    return [None if value is None else convert(value) for value in values]
+
+
+def from_kafka(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return columns of Kafka's layout as those of events."""
+    return {
+        "name": columns["name"],
+        "payload": each(partial(_decoded, "value"), columns["value"]),
+        "key": each(partial(_decoded, "key"), columns["key"]),
+        "headers": each(_pairs, columns["headers"]),
+        "dedup": [None] * len(columns["name"]),
+    }
+
+
+def _decoded(name: str, value: str | bytes) -> str:
+    try:
+        return value if isinstance(value, str) else value.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the {name} is not text in UTF-8: encode it, as with base64(...)") from None
+
+
+def _pairs(headers: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    names = [header["key"] for header in headers]
+    if len({*names}) < len(names):
+        raise ValueError("two headers have the same name: an event has one header of a name")
+    return [
+        (name, None if header["value"] is None else _decoded("header", header["value"]))
+        for name, header in zip(names, headers, strict=True)
+    ]

@@ -209,7 +209,7 @@ def progress(found: "StreamingQueryProgress") -> "StreamingQueryProgress":
     for source in found.sources:
         with suppress(ValueError, TypeError, KeyError, AttributeError):
             behind = [place["behind"] for place in json.loads(source.latestOffset).values()]
-            figures = {"avg": sum(behind) / len(behind), "max": max(behind), "min": min(behind)}
+            figures = {"avg": sum(behind) / len(behind), "max": max(behind), "min": min(behind)} if behind else {}
             source["metrics"] = {f"{name}OffsetsBehindLatest": str(value) for name, value in figures.items()}
     return found
 

@@ -118,7 +118,7 @@ class Following:
         A request for the next micro-batch means that all before it are committed, so the consumer may move to *start*.
         Spark reports the commit one micro-batch later, and never that of the last one.
         """
-        starts = self._streams.offsets(start)
+        starts = self._read = self._streams.offsets(start)
         self._log_restart()
         self._save(starts)
         heads = self._heads() if self._target is None else self._target

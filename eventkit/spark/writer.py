@@ -1,7 +1,7 @@
 """The writer of rows to events and tasks, exactly once, with a quarantine for bad rows."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,16 +14,7 @@ from uuid import uuid4
 import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegralType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StringType, StructType
 
 from .. import checks
 from ..archive.files import Location
@@ -33,47 +24,12 @@ from ..kit import backend_of
 from ..operations.bulk import DropStaged, MarkWritten, StageEvents, StageTasks, WriteBatch, skipped_in
 from ..operations.claim import fresh_token
 from ..queue import checked_priority
+from .columns import each, from_kafka, written
 from .options import WriteOptions
 from .session import Travelling, plainly
 
 _log = logging.getLogger("eventkit.spark")
 
-_JSON = (StringType, StructType, MapType, ArrayType)
-_EVENT: dict[str, tuple[type[DataType], ...]] = {
-    "topic": (StringType,),
-    "key": (StringType,),
-    "payload": _JSON,
-    "headers": (MapType,),
-    "dedup": (StringType,),
-}
-_TASK: dict[str, tuple[type[DataType], ...]] = {
-    "key": (StringType,),
-    "payload": _JSON,
-    "headers": (MapType,),
-    "priority": (IntegralType,),
-    "max_attempts": (IntegralType,),
-    "run_at": (TimestampType,),
-    "expires": (TimestampType,),
-}
-_KAFKA: dict[str, tuple[type[DataType], ...]] = {
-    "topic": (StringType,),
-    "key": (StringType, BinaryType),
-    "value": (StringType, BinaryType),
-    "headers": (ArrayType,),
-}
-_READ_ONLY = {
-    "native": ("offset", "created_at"),
-    "kafka": ("partition", "offset", "timestamp", "timestamptype"),
-}
-"""Columns of a stream that was read, in each layout; a writer ignores them, so that they need not be dropped."""
-
-_WORDS: dict[type[DataType], tuple[str, str]] = {
-    ArrayType: ("an array<struct<key:string,value:binary>>", "array(named_struct('key', ..., 'value', ...))"),
-    StringType: ("a string", "cast('string')"),
-    IntegralType: ("a whole number", "cast('int')"),
-    TimestampType: ("a timestamp", "cast('timestamp')"),
-    MapType: ("a map<string,string>", "create_map(...)"),
-}
 _LARGE = 4 * 1024 * 1024
 """Bytes beyond which a batch is halved, which bounds the memory for staging."""
 
@@ -99,28 +55,10 @@ class Shape:
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._kafka = options.layout == "kafka"
-        known = self._known = _KAFKA if self._kafka else _EVENT if options.queue is None else _TASK
         self._options = options
         self._largest = options.max_payload
-        self._places: dict[str, int] = {}
-        payload = "value" if self._kafka else "payload"
-        for place, one in enumerate(schema):
-            name = one.name.lower()
-            if name in known:
-                _check_type(name, one.dataType, known[name])
-                self._places[name] = place
-            elif name not in _READ_ONLY[options.layout] or options.queue is not None:
-                raise ValueError(
-                    f"the column {one.name!r} would not be written: select() only {', '.join(known)}, "
-                    f"with the rest in {payload}, as in to_json(struct('*'))"
-                )
-        if payload not in self._places:
-            raise ValueError(
-                f"there is no column {payload}: add one, as in select(to_json(struct('*')).alias('{payload}'))"
-            )
-        if options.queue is None and options.topic is None and "topic" not in self._places:
-            raise ValueError("no target to write to: set option topic or queue, or add a column topic")
-        self._text = self._kafka or isinstance(schema[self._places[payload]].dataType, StringType)
+        self._known, self._places = written(options, schema)
+        self._text = self._kafka or isinstance(schema[self._places["payload"]].dataType, StringType)
         self.deduplicated = "dedup" in self._places
         """Whether events have dedup ids."""
 
@@ -179,15 +117,15 @@ class Shape:
                 raise ValueError("the topic is null: name it, or filter such rows out")
             checks.name("topic", name)
         if self._kafka:
-            columns = _from_kafka(columns)
-        payloads, headers = self._payloads(columns["payload"]), _each(_headers, columns["headers"])
-        keys = _each(checks.key, columns["key"])
+            columns = from_kafka(columns)
+        payloads, headers = self._payloads(columns["payload"]), each(_headers, columns["headers"])
+        keys = each(checks.key, columns["key"])
         if self._options.queue is None:
-            return list(zip(payloads, keys, headers, _each(checks.key, columns["dedup"]), strict=True))
+            return list(zip(payloads, keys, headers, each(checks.key, columns["dedup"]), strict=True))
         nothing = [None] * len(payloads)
         priorities = [0 if value is None else checked_priority(value) for value in columns["priority"]]
-        attempts = _each(lambda value: checks.count("max_attempts", value, least=1), columns["max_attempts"])
-        run_at, expires = (_each(partial(checks.moment, name), columns[name]) for name in ("run_at", "expires"))
+        attempts = each(lambda value: checks.count("max_attempts", value, least=1), columns["max_attempts"])
+        run_at, expires = (each(partial(checks.moment, name), columns[name]) for name in ("run_at", "expires"))
         found = (payloads, headers, priorities, attempts, keys, nothing, run_at, nothing, expires)
         return list(zip(*found, strict=True))
 
@@ -209,52 +147,8 @@ def _halved(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def _each(convert: Callable[[Any], Any], values: list[Any]) -> list[Any]:
-    return [None if value is None else convert(value) for value in values]
-
-
-def _from_kafka(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return columns of Kafka's layout as those of events."""
-    return {
-        "name": columns["name"],
-        "payload": _each(partial(_decoded, "value"), columns["value"]),
-        "key": _each(partial(_decoded, "key"), columns["key"]),
-        "headers": _each(_pairs, columns["headers"]),
-        "dedup": [None] * len(columns["name"]),
-    }
-
-
-def _decoded(name: str, value: str | bytes) -> str:
-    try:
-        return value if isinstance(value, str) else value.decode()
-    except UnicodeDecodeError:
-        raise ValueError(f"the {name} is not text in UTF-8: encode it, as with base64(...)") from None
-
-
-def _pairs(headers: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
-    names = [header["key"] for header in headers]
-    if len({*names}) < len(names):
-        raise ValueError("two headers have the same name: an event has one header of a name")
-    return [
-        (name, None if header["value"] is None else _decoded("header", header["value"]))
-        for name, header in zip(names, headers, strict=True)
-    ]
-
-
 def _headers(pairs: list[tuple[str, str | None]]) -> str | None:
     return encode_headers(dict(pairs))  # type: ignore[arg-type]  # It reports nulls.
-
-
-def _check_type(name: str, given: DataType, wanted: tuple[type[DataType], ...]) -> None:
-    if name == "payload" and not isinstance(given, wanted):
-        raise ValueError(
-            f"the column payload is {given.simpleString()}, and neither JSON text nor a struct: convert it, as "
-            f"to_json(...) and struct(...) do"
-        )
-    headers = given.simpleString() in ("map<string,string>", "array<struct<key:string,value:binary>>")
-    if not isinstance(given, wanted) or (name == "headers" and not headers):
-        kind, remedy = _WORDS[wanted[0]]
-        raise ValueError(f"the column {name} is {given.simpleString()}, not {kind}: convert it, as with {remedy}")
 
 
 _LONGEST = 200

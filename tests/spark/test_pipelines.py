@@ -89,7 +89,7 @@ def test_a_write_that_comes_again_is_skipped_and_counted(
 
 @proves("D16")
 def test_rows_are_those_of_the_sources(sqlite_url: str) -> None:
-    """Spark Connect gives no sum of them."""
+    """Spark Connect gives no sum of them, and a source without topics no lag."""
     source = {"description": "eventkit", "startOffset": "{}", "endOffset": "{}", "latestOffset": "{}"}
     source |= {"numInputRows": 7, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
     names = ("id", "runId", "name", "timestamp", "batchId", "batchDuration", "durationMs", "stateOperators", "sources")
@@ -97,6 +97,7 @@ def test_rows_are_those_of_the_sources(sqlite_url: str) -> None:
     values = (id, id, "p", "2026-01-31T00:00:00.000Z", 3, 5, {}, [], [source])
     sink = {"description": "eventkit", "numOutputRows": -1, "metrics": {}}
     progress = StreamingQueryProgress.fromJson(dict(zip(names, values, strict=True)) | {"sink": sink})
+    assert eventkit.spark.progress(progress).sources[0].metrics == {}
     query: Any = SimpleNamespace(id=id, recentProgress=[progress])
     with eventkit.connect(sqlite_url) as kit:
         watching = _Reporter("p", kit._connection, lambda *noted: None)

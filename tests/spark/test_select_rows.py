@@ -173,7 +173,7 @@ def test_a_scan_range_reads_the_records_that_begin_in_it(spark: Any, tmp_path: P
     from pyarrow import parquet
 
     lines = [f"{number},{'x' * number}\n" for number in range(40)]
-    (tmp_path / "lines.csv").write_text("id,text\n" + "".join(lines))
+    (tmp_path / "lines.csv").write_text("\nid,text\n" + "".join(lines))
     (tmp_path / "lines.jsonl").write_text("".join(f'{{"id": "{number}"}}\n' for number in range(40)))
     table = pyarrow.table({"id": [str(number) for number in range(40)]})
     parquet.write_table(table, tmp_path / "lines.parquet", row_group_size=7)
@@ -204,6 +204,9 @@ def test_strict_s3_has_what_the_service_has(found: Path) -> None:
         files.detect(found / "people.dat", format="csv", strict_s3=True)
     with pytest.raises(SelectError, match="UnsupportedScanRangeInput"):
         files.detect(found / "people.dat", format="csv", scan_range="0-9")
+    (found / "people.TSV").write_text("id\tname\n")
+    separated = files.detect(found / "people.TSV", csv=files.Csv(quote="'"), strict_s3=True)
+    assert separated.csv == files.Csv("none", "\t", "'", "'")
     strict = files.detect(found / "people.csv", strict_s3=True)
     for sql, code in (
         ("SELECT name FROM S3Object", "MissingHeaders"),

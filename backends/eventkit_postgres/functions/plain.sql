@@ -135,7 +135,8 @@ BEGIN
     RETURN QUERY
     SELECT proof::text, taken.fence
     FROM eventkit_take_lock(
-        eventkit_check_name('lock', $1), proof, coalesce($3, session_user || ':' || pg_backend_pid()),
+        eventkit_check_name('lock', $1), proof,
+        eventkit_check_name('holder', coalesce($3, session_user || ':' || pg_backend_pid())),
         eventkit_check_seconds('ttl', coalesce($2, 60), 1)
     ) AS taken (fence)
     WHERE taken.fence IS NOT NULL;

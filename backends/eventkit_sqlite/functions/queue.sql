@@ -1,197 +1,133 @@
 -- Enqueueing.
 
-CREATE VIEW eventkit_do_enqueue (
-    queue, payload, priority, delay, run_at, max_attempts, expires, expires_at, key, headers
-) AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE false
+-- view: eventkit_do_enqueue (queue, payload, priority, delay, run_at, max_attempts, expires, expires_at, key, headers)
+INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue), ('key', NEW.key);
+INSERT INTO eventkit_check_json VALUES ('payload', NEW.payload), ('headers', NEW.headers);
+INSERT INTO eventkit_check_number
+VALUES
+    ('priority', NEW.priority, -2147483648, 2147483647),
+    ('max_attempts', NEW.max_attempts, 1, 9223372036854775807),
+    ('delay', NEW.delay, -3162240000, 3162240000),
+    ('expires', NEW.expires, -3162240000, 3162240000);
+SELECT RAISE(ABORT, 'a task is due after delay seconds or at run_at: pass one of them')
+WHERE NEW.delay IS NOT NULL AND NEW.run_at IS NOT NULL;
+SELECT RAISE(ABORT, 'run_at and expires_at are times such as 2030-01-31 12:00:00+00:00')
+FROM (SELECT NEW.run_at AS moment UNION ALL SELECT NEW.expires_at)
+WHERE moment NOT GLOB '[0-9][0-9][0-9][0-9]-*' OR moment IS NOT NULL AND julianday(moment) IS NULL;
+SELECT RAISE(ABORT, 'the payload has more bytes than the max_bytes of the queue: send a reference, or configure a larger max_bytes')
+FROM eventkit_queue
+WHERE name = NEW.queue AND length(CAST(NEW.payload AS BLOB)) > max_bytes;
+INSERT INTO eventkit_step_enqueue (queue, payload, key, tasks)
+VALUES (NEW.queue, NEW.payload, NEW.key, json_array(json_array(
+    NEW.payload || '', NEW.headers || '', CAST(coalesce(NEW.priority, 0) AS INTEGER),
+    CAST(NEW.max_attempts AS INTEGER), NEW.key, CAST(round(NEW.delay * 1000) AS INTEGER),
+    CAST((julianday(NEW.run_at) - 2440587.5) * 86400000.0 + 0.5 AS INTEGER), CAST(round(NEW.expires * 1000) AS INTEGER),
+    CAST((julianday(NEW.expires_at) - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)
+)));
 
-CREATE TRIGGER eventkit_do_enqueue_do INSTEAD OF INSERT ON eventkit_do_enqueue
-BEGIN
-    INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue, 255);
-    INSERT INTO eventkit_check_name SELECT 'key', NEW.key, 1000 WHERE NEW.key IS NOT NULL;
-    INSERT INTO eventkit_check_json VALUES ('payload', NEW.payload);
-    INSERT INTO eventkit_check_json SELECT 'headers', NEW.headers WHERE NEW.headers IS NOT NULL;
-    INSERT INTO eventkit_check_number
-    VALUES
-        ('priority', coalesce(NEW.priority, 0), -2147483648, 2147483647),
-        ('max_attempts', coalesce(NEW.max_attempts, 1), 1, 9223372036854775807),
-        ('delay', coalesce(NEW.delay, 0), -3162240000, 3162240000),
-        ('expires', coalesce(NEW.expires, 0), -3162240000, 3162240000);
-    SELECT RAISE(ABORT, 'a task is due after delay seconds or at run_at: pass one of them')
-    WHERE NEW.delay IS NOT NULL AND NEW.run_at IS NOT NULL;
-    SELECT RAISE(ABORT, 'run_at and expires_at are times such as 2030-01-31 12:00:00+00:00')
-    WHERE
-        NEW.run_at IS NOT NULL AND julianday(NEW.run_at) IS NULL
-        OR NEW.expires_at IS NOT NULL AND julianday(NEW.expires_at) IS NULL;
-    SELECT RAISE(ABORT, 'the payload has more bytes than the max_bytes of the queue: send a reference, or configure a larger max_bytes')
-    FROM eventkit_queue
-    WHERE name = NEW.queue AND length(CAST(NEW.payload AS BLOB)) > max_bytes;
-    INSERT INTO eventkit_task (
-        queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
-    )
-    SELECT
-        NEW.queue, NEW.payload, NEW.headers, CAST(coalesce(NEW.priority, 0) AS INTEGER), CAST(NEW.max_attempts AS INTEGER),
-        NEW.key,
-        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-        due,
-        CASE WHEN due > now THEN min(due, coalesce(ends, due)) ELSE ends END,
-        ends,
-        now
-    FROM (
-        SELECT
-            coalesce(:now + CAST(round(NEW.delay * 1000) AS INTEGER), CAST((julianday(NEW.run_at) - 2440587.5) * 86400000.0 + 0.5 AS INTEGER), :now) AS due,
-            coalesce(:now + CAST(round(NEW.expires * 1000) AS INTEGER), CAST((julianday(NEW.expires_at) - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)) AS ends,
-            :now AS now
-    )
-    WHERE true
-    ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING;
-    SELECT RAISE(ABORT, 'the queue has reached its max_size: run more workers, or configure a larger max_size')
-    FROM eventkit_queue
-    WHERE changes() AND name = NEW.queue AND max_size IS NOT NULL AND max_size < (:ReadSize);
-    INSERT INTO eventkit_step_spend (queue, tokens)
-    SELECT
-        name,
-        CASE
-            WHEN enqueue_refilled_at > :now + 1000 THEN max(1.0, enqueue_tokens)
-            ELSE min(
-                coalesce(enqueue_burst, max(1.0, enqueue_rate)),
-                coalesce(
-                    enqueue_tokens + max(0, :now - enqueue_refilled_at) * enqueue_rate / 1000,
-                    enqueue_burst, max(1.0, enqueue_rate)
-                )
+-- Where no task was added, its key is taken.  Two payloads are the same JSON value, in any order of keys.
+-- view: eventkit_step_enqueue (queue, payload, key, tasks)
+:EnqueueMany;
+SELECT RAISE(ABORT, 'the queue has reached its max_size: run more workers, or configure a larger max_size')
+FROM eventkit_queue
+WHERE changes() AND name = NEW.queue AND max_size IS NOT NULL AND max_size < (:ReadSize);
+SELECT RAISE(ABORT, 'the queue has strict_keys, and the key has a task with another payload: use another key, or wait until that task is done')
+FROM
+    eventkit_queue AS q
+    LEFT JOIN eventkit_task AS t ON t.queue = q.name AND t.key = NEW.key AND t.state <> 'done'
+    LEFT JOIN eventkit_key AS k ON k.queue = q.name AND k.key = NEW.key
+WHERE
+    NOT changes() AND q.name = NEW.queue AND q.strict_keys AND coalesce(t.payload, k.payload) IS NOT NULL
+    AND EXISTS (
+        SELECT 1
+        FROM (
+            SELECT 1, fullkey, replace(type, 'real', 'integer') AS type, atom FROM json_tree(NEW.payload)
+            UNION
+            SELECT 2, fullkey, replace(type, 'real', 'integer'), atom FROM json_tree(coalesce(t.payload, k.payload))
+        )
+        GROUP BY fullkey, type, atom
+        HAVING count(*) <> 2
+    );
+UPDATE eventkit_queue
+SET
+    enqueue_tokens = CASE
+        WHEN enqueue_refilled_at > :now + 1000 THEN max(1.0, enqueue_tokens)
+        ELSE min(
+            coalesce(enqueue_burst, max(1.0, enqueue_rate)),
+            coalesce(
+                enqueue_tokens + max(0, :now - enqueue_refilled_at) * enqueue_rate / 1000, enqueue_burst, max(1.0, enqueue_rate)
             )
-        END
-    FROM eventkit_queue
-    WHERE changes() AND name = NEW.queue AND enqueue_rate IS NOT NULL;
-    INSERT INTO eventkit_check_same (payload, other)
-    SELECT NEW.payload, coalesce(t.payload, k.payload)
-    FROM
-        eventkit_queue AS q
-        LEFT JOIN eventkit_task AS t ON t.queue = q.name AND t.key = NEW.key AND t.state <> 'done'
-        LEFT JOIN eventkit_key AS k ON k.queue = q.name AND k.key = NEW.key
-    WHERE q.name = NEW.queue AND q.strict_keys AND NEW.key IS NOT NULL;
-END
-
-CREATE VIEW eventkit_step_spend (queue, tokens) AS SELECT NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_step_spend_do INSTEAD OF INSERT ON eventkit_step_spend
-BEGIN
-    SELECT RAISE(ABORT, 'the queue has reached its enqueue_rate: try again later, or configure a larger enqueue_rate')
-    WHERE NEW.tokens < 1 - 1e-6;
-    UPDATE eventkit_queue SET enqueue_tokens = NEW.tokens - 1, enqueue_refilled_at = :now WHERE name = NEW.queue;
-END
-
-CREATE VIEW eventkit_check_same (payload, other) AS SELECT NULL, NULL WHERE false
-
--- Two payloads are the same JSON value, in any order of keys.
-CREATE TRIGGER eventkit_check_same_do INSTEAD OF INSERT ON eventkit_check_same WHEN NEW.other IS NOT NULL
-BEGIN
-    SELECT RAISE(ABORT, 'the queue has strict_keys, and the key has a task with another payload: use another key, or wait until that task is done')
-    FROM (
-        SELECT fullkey, replace(type, 'real', 'integer') AS type, atom FROM json_tree(NEW.payload)
-        UNION ALL
-        SELECT fullkey, replace(type, 'real', 'integer'), atom FROM json_tree(NEW.other)
-    )
-    GROUP BY fullkey, type, atom
-    HAVING count(*) <> 2;
-END
+        )
+    END - 1,
+    enqueue_refilled_at = :now
+WHERE changes() AND name = NEW.queue AND enqueue_rate IS NOT NULL;
+SELECT RAISE(ABORT, 'the queue has reached its enqueue_rate: try again later, or configure a larger enqueue_rate')
+FROM eventkit_queue
+WHERE changes() AND name = NEW.queue AND enqueue_rate IS NOT NULL AND enqueue_tokens < -1e-6;
 
 -- Claiming.
 --
 -- One statement of the caller has one time, so that all steps of a claim agree on which tasks are due.
 
-CREATE VIEW eventkit_do_claim (queue, worker, batch, lease) AS SELECT NULL, NULL, NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_do_claim_do INSTEAD OF INSERT ON eventkit_do_claim
-BEGIN
-    INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue, 255), ('worker', NEW.worker, 255);
-    INSERT INTO eventkit_check_number
-    VALUES
-        ('batch', coalesce(NEW.batch, 1), 1, 9223372036854775807),
-        ('lease', coalesce(NEW.lease, 0), 0, 3162240000);
-    UPDATE eventkit_queue SET refilled_at = :now WHERE name = NEW.queue AND refilled_at > :now;
-    INSERT INTO eventkit_step_promote (queue, "limit") VALUES (NEW.queue, max(1000, CAST(coalesce(NEW.batch, 1) AS INTEGER)));
-    INSERT INTO eventkit_step_lease (queue, worker, token, lease, tokens, "limit")
+-- view: eventkit_do_claim (queue, worker, batch, lease)
+INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue), ('worker', NEW.worker);
+INSERT INTO eventkit_check_number
+VALUES ('batch', NEW.batch, 1, 9223372036854775807), ('lease', NEW.lease, 0, 3162240000);
+UPDATE eventkit_queue SET refilled_at = :now WHERE name = NEW.queue AND refilled_at > :now;
+INSERT INTO eventkit_step_promote (queue, "limit") VALUES (NEW.queue, max(1000, CAST(coalesce(NEW.batch, 1) AS INTEGER)));
+INSERT INTO eventkit_step_lease (queue, worker, token, lease, tokens, "limit")
+SELECT
+    NEW.queue, NEW.worker, random() & 9223372036854775807, lease, tokens,
+    CASE
+        WHEN paused THEN 0
+        ELSE min(
+            batch, coalesce(max_running - running, batch), coalesce(room, batch),
+            coalesce(CAST(tokens + 1e-6 AS INTEGER), batch)
+        )
+    END
+FROM (
     SELECT
-        NEW.queue, NEW.worker, random() & 9223372036854775807, lease, tokens,
-        CASE
-            WHEN paused THEN 0
-            ELSE min(
-                batch, coalesce(max_running - running, batch), coalesce(room, batch),
-                coalesce(CAST(tokens + 1e-6 AS INTEGER), batch)
-            )
-        END
-    FROM (
-        SELECT
-            coalesce(CAST(round(NEW.lease * 1000) AS INTEGER), q.lease, 300000) AS lease,
-            CAST(coalesce(NEW.batch, 1) AS INTEGER) AS batch,
-            q.paused,
-            q.max_running,
-            CASE WHEN q.max_running IS NOT NULL THEN (
-                SELECT count(*) FROM eventkit_task WHERE queue = NEW.queue AND state = 'leased' AND wake_at > :now
-            ) END AS running,
-            (
-                SELECT min(l.max_running - (
-                    SELECT count(*) FROM eventkit_cluster_limit AS o CROSS JOIN eventkit_task AS t
-                    WHERE o.name = l.name AND t.queue = o.queue AND t.state = 'leased' AND t.wake_at > :now
-                ))
-                FROM eventkit_cluster_limit AS l WHERE l.queue = NEW.queue
-            ) AS room,
-            CASE WHEN q.rate IS NOT NULL THEN min(
-                coalesce(q.burst, max(1.0, q.rate)),
-                coalesce(q.tokens + max(0, :now - q.refilled_at) * q.rate / 1000, q.burst, max(1.0, q.rate))
-            ) END AS tokens
-        FROM (SELECT 1) LEFT JOIN eventkit_queue AS q ON q.name = NEW.queue
-    );
-END
+        coalesce(CAST(round(NEW.lease * 1000) AS INTEGER), lease) AS lease,
+        CAST(coalesce(NEW.batch, 1) AS INTEGER) AS batch,
+        paused, max_running, running, room,
+        CASE WHEN rate IS NOT NULL THEN min(
+            coalesce(burst, max(1.0, rate)),
+            coalesce(tokens + max(0, now - refilled_at) * rate / 1000, burst, max(1.0, rate))
+        ) END AS tokens
+    FROM (:ReadGate)
+);
 
-CREATE VIEW eventkit_do_sweep (queue) AS SELECT NULL WHERE false
-
-CREATE TRIGGER eventkit_do_sweep_do INSTEAD OF INSERT ON eventkit_do_sweep
-BEGIN
-    INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue, 255);
-    INSERT INTO eventkit_step_promote (queue, "limit") VALUES (NEW.queue, -1);
-END
-
-CREATE VIEW eventkit_step_promote (queue, "limit") AS SELECT NULL, NULL WHERE false
+-- view: eventkit_do_sweep (queue)
+INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue);
+INSERT INTO eventkit_step_promote (queue, "limit") VALUES (NEW.queue, -1);
 
 -- Which of the due tasks die is found before they are moved.
-CREATE TRIGGER eventkit_step_promote_do INSTEAD OF INSERT ON eventkit_step_promote
-BEGIN
-    INSERT INTO eventkit_step_move (queue, "limit", due, ids, keys)
-    SELECT
-        NEW.queue, NEW."limit", count(*), json_group_array(id) FILTER (WHERE state = 'dead'),
-        json_group_array(lane) FILTER (WHERE state = 'dead' AND lane IS NOT NULL)
-    FROM (
-        SELECT id, state, lane
-        FROM eventkit_task_now
-        WHERE queue = NEW.queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
-        ORDER BY priority DESC, run_at, id
-        LIMIT NEW."limit"
-    );
-END
+-- view: eventkit_step_promote (queue, "limit")
+INSERT INTO eventkit_step_move (queue, "limit", due, ids, keys)
+SELECT
+    NEW.queue, NEW."limit", count(*), json_group_array(id) FILTER (WHERE state = 'dead'),
+    json_group_array(lane) FILTER (WHERE state = 'dead' AND lane IS NOT NULL)
+FROM (
+    SELECT id, state, lane
+    FROM eventkit_task_now
+    WHERE queue = NEW.queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+    ORDER BY priority DESC, run_at, id
+    LIMIT NEW."limit"
+);
 
-CREATE VIEW eventkit_step_move (queue, "limit", due, ids, keys) AS SELECT NULL, NULL, NULL, NULL, NULL WHERE false
+-- view: eventkit_step_move (queue, "limit", due, ids, keys) WHEN NEW.due > 0
+:UpdateDue;
+INSERT INTO eventkit_step_settle_dead VALUES (NEW.queue, NEW.ids, NEW.keys);
 
-CREATE TRIGGER eventkit_step_move_do INSTEAD OF INSERT ON eventkit_step_move WHEN NEW.due > 0
-BEGIN
-    :UpdateDue;
-    INSERT INTO eventkit_step_settle_dead VALUES (NEW.queue, NEW.ids, NEW.keys);
-END
-
-CREATE VIEW eventkit_step_lease (queue, worker, token, lease, tokens, "limit") AS
-SELECT NULL, NULL, NULL, NULL, NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_step_lease_do INSTEAD OF INSERT ON eventkit_step_lease WHEN NEW."limit" > 0
-BEGIN
-    :Lease;
-    UPDATE eventkit_queue
-    SET tokens = NEW.tokens - changes(), refilled_at = :now
-    WHERE name = NEW.queue AND rate IS NOT NULL AND changes() > 0;
-    INSERT INTO eventkit_step_die (id, token, reason, error)
-    SELECT id, token, 'poison', 'the payload is not JSON'
-    FROM eventkit_task
-    WHERE queue = NEW.queue AND state = 'leased' AND wake_at = :now + NEW.lease AND token = NEW.token AND NOT json_valid(payload);
-END
+-- view: eventkit_step_lease (queue, worker, token, lease, tokens, "limit") WHEN NEW."limit" > 0
+:Lease;
+UPDATE eventkit_queue
+SET tokens = NEW.tokens - changes(), refilled_at = :now
+WHERE name = NEW.queue AND rate IS NOT NULL AND changes() > 0;
+INSERT INTO eventkit_step_die (id, token, reason, error)
+SELECT id, token, 'poison', 'the payload is not JSON'
+FROM eventkit_task
+WHERE queue = NEW.queue AND state = 'leased' AND wake_at = :now + NEW.lease AND token = NEW.token AND NOT json_valid(payload);
 
 -- Skips from one queue to the next by the index.
 CREATE VIEW eventkit_claimed (
@@ -217,120 +153,82 @@ ORDER BY t.priority DESC, t.run_at, t.id
 
 -- Ending a claim.
 
-CREATE VIEW eventkit_check_held (id, token) AS SELECT NULL, NULL WHERE false
+-- view: eventkit_check_held (id, token)
+SELECT RAISE(
+    ABORT,
+    'the lease of the task was lost, or the task was finished: roll back what was done for it, and claim with a longer lease'
+)
+WHERE NOT EXISTS (
+    SELECT 1 FROM eventkit_task WHERE id = NEW.id AND token = NEW.token AND state = 'leased' AND wake_at > :now
+);
 
-CREATE TRIGGER eventkit_check_held_do INSTEAD OF INSERT ON eventkit_check_held
-BEGIN
-    SELECT RAISE(
-        ABORT,
-        'the lease of the task was lost, or the task was finished: roll back what was done for it, and claim with a longer lease'
-    )
-    WHERE NOT EXISTS (
-        SELECT 1 FROM eventkit_task WHERE id = NEW.id AND token = NEW.token AND state = 'leased' AND wake_at > :now
-    );
-END
+-- view: eventkit_do_ack (id, token, result)
+INSERT INTO eventkit_check_json VALUES ('result', NEW.result);
+INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
+INSERT INTO eventkit_step_finish (ids, "limit", held)
+VALUES (
+    json_array(CAST(NEW.id AS INTEGER)), 2,
+    json_array(json_array(CAST(NEW.id AS INTEGER), CAST(NEW.token AS INTEGER), NEW.result || ''))
+);
+INSERT INTO eventkit_step_save_result (id, queue, value)
+SELECT CAST(NEW.id AS INTEGER), queue, NEW.result FROM eventkit_task WHERE id = NEW.id AND NEW.result IS NOT NULL;
+DELETE FROM eventkit_task
+WHERE id = NEW.id AND (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = eventkit_task.queue) IS NULL;
 
-CREATE VIEW eventkit_do_ack (id, token, result) AS SELECT NULL, NULL, NULL WHERE false
+-- view: eventkit_step_finish (ids, "limit", held)
+:MarkDone;
+:ReserveKeys;
+:ForgetKeys;
+:ForgetDone;
 
-CREATE TRIGGER eventkit_do_ack_do INSTEAD OF INSERT ON eventkit_do_ack
-BEGIN
-    INSERT INTO eventkit_check_json SELECT 'result', NEW.result WHERE NEW.result IS NOT NULL;
-    INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
-    INSERT INTO eventkit_step_finish (ids, "limit", result) VALUES (json_array(CAST(NEW.id AS INTEGER)), 2, NEW.result);
-    INSERT INTO eventkit_step_save_result (id, queue, value)
-    SELECT CAST(NEW.id AS INTEGER), queue, NEW.result FROM eventkit_task WHERE id = NEW.id AND NEW.result IS NOT NULL;
-    DELETE FROM eventkit_task
-    WHERE id = NEW.id AND (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = eventkit_task.queue) IS NULL;
-END
-
-CREATE VIEW eventkit_step_finish (ids, "limit", result) AS SELECT NULL, NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_step_finish_do INSTEAD OF INSERT ON eventkit_step_finish
-BEGIN
-    UPDATE eventkit_task
-    SET state = 'done', result = NEW.result, finished_at = :now, wake_at = NULL, token = NULL
-    WHERE id IN (SELECT value FROM json_each(NEW.ids));
-    :ReserveKeys;
-    :ForgetKeys;
-    :ForgetDone;
-END
-
-CREATE VIEW eventkit_step_save_result (id, queue, value, ttl) AS SELECT NULL, NULL, NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_step_save_result_do INSTEAD OF INSERT ON eventkit_step_save_result
-BEGIN
-    :SaveTaskResult;
-END
-
-CREATE VIEW eventkit_do_retry (id, token, delay, error) AS SELECT NULL, NULL, NULL, NULL WHERE false
+-- view: eventkit_step_save_result (id, queue, value, ttl)
+:SaveTaskResult;
 
 -- The delay is drawn once: by the policy of the queue, if the caller gives none.
-CREATE TRIGGER eventkit_do_retry_do INSTEAD OF INSERT ON eventkit_do_retry
-BEGIN
-    INSERT INTO eventkit_check_number VALUES ('delay', coalesce(NEW.delay, 0), 0, 3162240000);
-    INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
-    INSERT INTO eventkit_step_die (id, token, reason, error)
-    SELECT t.id, t.token, 'exhausted', NEW.error
+-- view: eventkit_do_retry (id, token, delay, error)
+INSERT INTO eventkit_check_number VALUES ('delay', NEW.delay, 0, 3162240000);
+INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
+INSERT INTO eventkit_step_die (id, token, reason, error)
+SELECT t.id, t.token, 'exhausted', NEW.error
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE t.id = NEW.id AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3);
+INSERT INTO eventkit_step_postpone (id, token, delay, error)
+SELECT
+    id, token,
+    coalesce(CAST(round(NEW.delay * 1000) AS INTEGER), CAST(round(1000 * min(
+        coalesce(json_extract(retry, '$.cap'), 300.0),
+        CASE coalesce(json_extract(retry, '$.type'), 'exponential')
+            WHEN 'exponential' THEN coalesce(json_extract(retry, '$.base'), 1.0) * (1 << min(attempt - 1, 60))
+            WHEN 'linear' THEN json_extract(retry, '$.base') * attempt
+            WHEN 'fixed' THEN json_extract(retry, '$.base')
+            ELSE json_extract(retry, '$.seconds[' || (min(attempt, json_array_length(retry, '$.seconds')) - 1) || ']')
+        END * (1 + coalesce(json_extract(retry, '$.jitter'), 0.3) * (random() / 9223372036854775808.0))
+    )) AS INTEGER)),
+    NEW.error
+FROM (
+    SELECT t.id, t.token, t.attempt, q.retry
     FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-    WHERE t.id = NEW.id AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3);
-    INSERT INTO eventkit_step_postpone (id, token, delay, error)
-    SELECT
-        id, token,
-        coalesce(CAST(round(NEW.delay * 1000) AS INTEGER), CAST(round(1000 * min(
-            coalesce(json_extract(retry, '$.cap'), 300.0),
-            CASE coalesce(json_extract(retry, '$.type'), 'exponential')
-                WHEN 'exponential' THEN coalesce(json_extract(retry, '$.base'), 1.0) * (1 << min(attempt - 1, 60))
-                WHEN 'linear' THEN json_extract(retry, '$.base') * attempt
-                WHEN 'fixed' THEN json_extract(retry, '$.base')
-                ELSE json_extract(retry, '$.seconds[' || (min(attempt, json_array_length(retry, '$.seconds')) - 1) || ']')
-            END * (1 + coalesce(json_extract(retry, '$.jitter'), 0.3) * (random() / 9223372036854775808.0))
-        )) AS INTEGER)),
-        NEW.error
-    FROM (
-        SELECT t.id, t.token, t.attempt, q.retry
-        FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-        WHERE t.id = NEW.id AND t.state = 'leased'
-    );
-END
+    WHERE t.id = NEW.id AND t.state = 'leased'
+);
 
-CREATE VIEW eventkit_step_postpone (id, token, delay, error, code) AS SELECT NULL, NULL, NULL, NULL, NULL WHERE false
+-- view: eventkit_step_postpone (id, token, delay, error, code)
+:Postpone;
 
-CREATE TRIGGER eventkit_step_postpone_do INSTEAD OF INSERT ON eventkit_step_postpone
-BEGIN
-    :Postpone;
-END
+-- view: eventkit_do_fail (id, token, error)
+SELECT RAISE(ABORT, 'error is a text, not NULL') WHERE NEW.error IS NULL;
+INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
+INSERT INTO eventkit_step_die (id, token, reason, error) VALUES (NEW.id, NEW.token, 'failed', NEW.error);
 
-CREATE VIEW eventkit_do_fail (id, token, error) AS SELECT NULL, NULL, NULL WHERE false
+-- view: eventkit_step_die (id, token, reason, error, code)
+:MarkDead;
+INSERT INTO eventkit_step_settle_dead (queue, ids, keys)
+SELECT queue, json_array(id), json_array(lane) FROM eventkit_task WHERE id = NEW.id;
 
-CREATE TRIGGER eventkit_do_fail_do INSTEAD OF INSERT ON eventkit_do_fail
-BEGIN
-    SELECT RAISE(ABORT, 'error is a text, not NULL') WHERE NEW.error IS NULL;
-    INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
-    INSERT INTO eventkit_step_die (id, token, reason, error) VALUES (NEW.id, NEW.token, 'failed', NEW.error);
-END
+-- view: eventkit_step_settle_dead (queue, ids, keys)
+:CopyDead;
+:Unblock;
 
-CREATE VIEW eventkit_step_die (id, token, reason, error, code) AS SELECT NULL, NULL, NULL, NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_step_die_do INSTEAD OF INSERT ON eventkit_step_die
-BEGIN
-    :MarkDead;
-    INSERT INTO eventkit_step_settle_dead (queue, ids, keys)
-    SELECT queue, json_array(id), json_array(lane) FROM eventkit_task WHERE id = NEW.id;
-END
-
-CREATE VIEW eventkit_step_settle_dead (queue, ids, keys) AS SELECT NULL, NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_step_settle_dead_do INSTEAD OF INSERT ON eventkit_step_settle_dead
-BEGIN
-    :CopyDead;
-    :Unblock;
-END
-
-CREATE VIEW eventkit_do_extend (id, token, seconds) AS SELECT NULL, NULL, NULL WHERE false
-
-CREATE TRIGGER eventkit_do_extend_do INSTEAD OF INSERT ON eventkit_do_extend
-BEGIN
-    INSERT INTO eventkit_check_number VALUES ('seconds', NEW.seconds, 0, 3162240000);
-    INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
-    UPDATE eventkit_task SET wake_at = :now + CAST(round(NEW.seconds * 1000) AS INTEGER) WHERE id = NEW.id;
-END
+-- view: eventkit_do_extend (id, token, seconds)
+INSERT INTO eventkit_check_number VALUES ('seconds', NEW.seconds, 0, 3162240000);
+INSERT INTO eventkit_check_held VALUES (NEW.id, NEW.token);
+UPDATE eventkit_task SET wake_at = :now + CAST(round(NEW.seconds * 1000) AS INTEGER) WHERE id = NEW.id;

@@ -32,16 +32,20 @@ _LONGEST_HEADER = 1_000_000
 
 @dataclass(frozen=True)
 class Csv:
-    """The format of a CSV file, with the defaults of S3 Select; the header is used only if configured."""
+    """The format of a CSV file.
 
-    header: Header = "use"
-    delimiter: str = ","
+    By default the first row is the header (with *strict_s3*, data), the *delimiter* is a tab in ``.tsv`` and a comma
+    in other files, and *escape* is the quote.
+    """
+
+    header: Header | None = None
+    delimiter: str | None = None
     quote: str = '"'
-    escape: str = '"'
+    escape: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("delimiter", "quote", "escape"):
-            if len(getattr(self, name)) != 1 or getattr(self, name) in "\r\n":
+            if (text := getattr(self, name)) is not None and (len(text) != 1 or text in "\r\n"):
                 raise SelectError("InvalidRequestParameter", f"the CSV's {name} is one character")
         if self.delimiter == self.quote:
             raise SelectError("InvalidRequestParameter", "the delimiter and the quote of CSV must differ")
@@ -63,7 +67,7 @@ class File:
     path: Path
     format: Format
     compression: Compression = "none"
-    csv: Csv = Csv()
+    csv: Csv = Csv("use", ",", escape='"')
     lines: bool = True
     """Whether each line is a JSON value; otherwise any whitespace separates the values."""
     columns: tuple[Field, ...] | None = None
@@ -106,10 +110,10 @@ def detect(
     if format is None:
         reason = f"the name of {path} does not show its format: pass --input-format csv, json or parquet"
         raise SelectError("InvalidRequestParameter", reason)
-    if csv is None:
-        header: Header = "none" if strict_s3 else "use"
-        csv = Csv(header, "\t" if stem.suffix.lower() == ".tsv" else ",")
-    file = File(path, format, found, csv)
+    csv = csv or Csv()
+    header = csv.header or ("none" if strict_s3 else "use")
+    delimiter = csv.delimiter or ("\t" if stem.suffix.lower() == ".tsv" else ",")
+    file = File(path, format, found, Csv(header, delimiter, csv.quote, csv.escape or csv.quote))
     if scan_range is not None:
         file = replace(file, range=_range(scan_range, file))
     if format == "csv":
@@ -150,7 +154,8 @@ def copy_range(file: File, target: Path) -> None:
         return
     with file.path.open("rb") as source, target.open("wb") as copy:
         if file.format == "csv" and file.csv.header != "none":
-            first = max(first, copy.write(source.readline()))
+            copy.write(next((line for line in source if line.strip(b"\r\n")), b""))
+            first = max(first, source.tell())
         if first:
             source.seek(first - 1)
             source.readline()
@@ -242,7 +247,7 @@ def _csv_columns(file: File) -> tuple[Field, ...]:
             lines = iter(lambda: stream.readline(_LONGEST_HEADER), "")
             rows = csv.reader(
                 (line for line in lines if line.strip("\r\n")),
-                delimiter=rules.delimiter,
+                delimiter=rules.delimiter or ",",
                 quotechar=rules.quote,
                 doublequote=doubled,
                 escapechar=None if doubled else rules.escape,

@@ -1,4 +1,4 @@
-"""The grammar of S3 Select: the syntax tree of a query, and its parser.
+"""The grammar of S3 Select: the parser of a query.
 
 A parser of general SQL does not make it shorter. sqlglot, for example, keeps no positions of operators, CASE and types,
 ignores a missing THEN or AND and extra commas, and drops a plus sign: only its productions of AND, OR and arithmetic
@@ -6,12 +6,11 @@ fit.
 """
 
 import difflib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import NoReturn
 
 from .kinds import AGGREGATES, COUNTS, PARTED, PARTS, TYPES
-from .tokens import Cursor
+from .tokens import LITERALS, Column, Cursor, Name, Node, Order, Query, Step
 
 _LONGEST_CHAIN = 200
 """The most consecutive arithmetic operators, which form a tree of that depth."""
@@ -25,73 +24,8 @@ _BEYOND = {
 }
 """Other common SQL that S3 Select does not have."""
 
-LITERALS = ("integer", "decimal", "float", "text", "moment", "boolean", "null", "missing")
 _WORDS = {"true": ("boolean", "true"), "false": ("boolean", "false"), "null": ("null", ""), "missing": ("missing", "")}
 _COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
-
-
-class Name(NamedTuple):
-    """A path step to a field; unless quoted, it matches any case."""
-
-    text: str
-    quoted: bool = False
-
-
-Step = Name | int
-"""A field, or an index into an array."""
-
-
-@dataclass(frozen=True)
-class Node:
-    """An expression: a literal, a path, or an operator or function with the *parts* to which it applies.
-
-    The *kind* of a literal is one of `LITERALS`, and *word* is its spelling.  That of a path is ``path``, with *steps*.
-    Others have the operator or the function in lower case; *word* is then NULL or MISSING of an ``is``, the type of a
-    ``cast``, the part of a date, or the side of a ``trim``.  A ``case`` has conditions and results in turn, and a
-    ``case of`` first the value to compare; a part that is left over is the ELSE.  The position in the query, *at*, is
-    ignored when expressions are compared.
-    """
-
-    kind: str
-    parts: tuple["Node", ...] = ()
-    word: str = ""
-    steps: tuple[Step, ...] = ()
-    at: int = field(default=0, compare=False, kw_only=True)
-
-    @property
-    def whole(self) -> "Iterator[Node]":
-        """The expression, and all expressions in it."""
-        yield self
-        for part in self.parts:
-            yield from part.whole
-
-
-class Column(NamedTuple):
-    """A column of the result."""
-
-    expression: Node
-    alias: str | None = None
-
-
-class Order(NamedTuple):
-    """A value by which rows are ordered."""
-
-    expression: Node
-    descending: bool = False
-
-
-@dataclass(frozen=True)
-class Query:
-    """A query; *columns* is None for ``SELECT *``, and a step of the FROM for ``[*]``: every element."""
-
-    columns: tuple[Column, ...] | None
-    steps: tuple[Step | None, ...]
-    alias: Name | None
-    where: Node | None = None
-    limit: int | None = None
-    groups: tuple[Node, ...] = ()
-    orders: tuple[Order, ...] = ()
-    at: int = field(default=0, compare=False, kw_only=True)
 
 
 def parse(sql: str, strict: bool = False) -> Query:

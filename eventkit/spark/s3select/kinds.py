@@ -1,9 +1,13 @@
-"""The kinds of values, their conversions and comparisons in Spark's SQL, and the functions of S3 Select."""
+"""The kinds of values, their conversions, comparisons and paths in Spark's SQL, and the functions of S3 Select."""
 
+import json
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
+
+from .tokens import Name, Step
 
 
 class Kind(Enum):
@@ -23,6 +27,9 @@ class Kind(Enum):
 
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 """From narrow to wide."""
+
+ORDERED = (*NUMBERS, Kind.TEXT, Kind.BOOLEAN, Kind.MOMENT)
+"""The kinds of values that have an order, besides untyped ones."""
 
 _EXACT = "DECIMAL(38, 18)"
 """The exact type for integers of 64 bits and for money."""
@@ -157,6 +164,17 @@ def moment(text: str) -> str:
     return f"CAST({MOMENT.format(text)} AS TIMESTAMP)"
 
 
+def of_ion(text: str) -> str:
+    """Return an Ion timestamp in Spark's syntax; raise `ValueError` if there is no such moment."""
+    date, _, time = text.partition("T")
+    found = date + "-01" * (2 - date.count("-"))
+    if time:
+        seconds = "" if re.match(r"\d\d:\d\d:", time) else ":00"
+        found += f"T{time[:5]}{seconds}{time[5:]}"
+    datetime.fromisoformat(found)
+    return found
+
+
 def of_text(text: str) -> str:
     """Return a text quoted for Spark, with escapes for escape characters and variables."""
     # The JVM does not accept lone surrogates, and Spark replaces ${…} before it parses.
@@ -243,3 +261,40 @@ def like(operand: str, pattern: str, known: str | None, escape: str | None) -> t
         if escape in rest:
             return "", f"in the pattern, {escape} must precede %, _ or itself"
     return f"({operand} LIKE {pattern} ESCAPE {of_text(escape)})", None
+
+
+def same(step: Step, known: str, quoted: bool = False) -> bool:
+    """Return whether a step of a path names a field: in any case, unless one of them is *quoted*."""
+    return isinstance(step, Name) and (
+        step.text == known or (not step.quoted and not quoted and step.text.lower() == known.lower())
+    )
+
+
+def of_variant(record: str, steps: Sequence[Step]) -> str:
+    """Return the value at *steps* in a variant: by exact name, or else, if the name is not quoted, in any case."""
+    exact = _at(record, steps)
+    if all(isinstance(step, int) or step.quoted for step in steps):
+        return exact
+    found = record
+    for step in steps:
+        if isinstance(step, int) or step.quoted:
+            found = _at(found, [step])
+        else:
+            entries = f"map_entries(try_cast({found} AS MAP<STRING, VARIANT>))"
+            found = f"try_element_at(filter({entries}, e -> lower(e.key) = {of_text(step.text.lower())}), 1).value"
+    return f"coalesce({exact}, {found})"
+
+
+def _at(record: str, steps: Sequence[Step]) -> str:
+    path = "$"
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif '"' in step.text or "?" in step.text or not step.text:
+            # Spark's paths cannot express these.
+            record = record if path == "$" else f"variant_get({record}, {of_text(path)})"
+            record = f"try_element_at(try_cast({record} AS MAP<STRING, VARIANT>), {of_text(step.text)})"
+            path = "$"
+        else:
+            path += f"[{json.dumps(step.text, ensure_ascii=False)}]" if "\\" not in step.text else f"['{step.text}']"
+    return record if path == "$" else f"variant_get({record}, {of_text(path)})"

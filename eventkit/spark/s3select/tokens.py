@@ -1,8 +1,9 @@
-"""The tokens of a query, a cursor in them, and the errors in a query, with S3's codes and their position."""
+"""The tokens of a query and a cursor in them, its syntax tree, and its errors, with S3's codes and their position."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 _LONGEST = 256 * 1024
@@ -183,3 +184,79 @@ class Cursor:
             self.refuse("UnsupportedSyntax", f"more than {_DEEPEST} nested levels: simplify the query")
         yield
         self._depth -= 1
+
+
+LITERALS = ("integer", "decimal", "float", "text", "moment", "boolean", "null", "missing")
+
+
+class Name(NamedTuple):
+    """A path step to a field; unless quoted, it matches any case."""
+
+    text: str
+    quoted: bool = False
+
+
+Step = Name | int
+"""A field, or an index into an array."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An expression: a literal, a path, or an operator or function with the *parts* to which it applies.
+
+    The *kind* of a literal is one of `LITERALS`, and *word* is its spelling.  That of a path is ``path``, with *steps*.
+    Others have the operator or the function in lower case; *word* is then NULL or MISSING of an ``is``, the type of a
+    ``cast``, the part of a date, or the side of a ``trim``.  A ``case`` has conditions and results in turn, and a
+    ``case of`` first the value to compare; a part that is left over is the ELSE.  The position in the query, *at*, is
+    ignored when expressions are compared.
+    """
+
+    kind: str
+    parts: tuple["Node", ...] = ()
+    word: str = ""
+    steps: tuple[Step, ...] = ()
+    at: int = field(default=0, compare=False, kw_only=True)
+
+    @property
+    def whole(self) -> "Iterator[Node]":
+        """The expression, and all expressions in it."""
+        yield self
+        for part in self.parts:
+            yield from part.whole
+
+
+class Column(NamedTuple):
+    """A column of the result."""
+
+    expression: Node
+    alias: str | None = None
+
+
+class Order(NamedTuple):
+    """A value by which rows are ordered."""
+
+    expression: Node
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query; *columns* is None for ``SELECT *``, and a step of the FROM for ``[*]``: every element."""
+
+    columns: tuple[Column, ...] | None
+    steps: tuple[Step | None, ...]
+    alias: Name | None
+    where: Node | None = None
+    limit: int | None = None
+    groups: tuple[Node, ...] = ()
+    orders: tuple[Order, ...] = ()
+    at: int = field(default=0, compare=False, kw_only=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of the result: their alias, their field or their number."""
+        found = []
+        for number, (expression, alias) in enumerate(self.columns or (), 1):
+            last = expression.steps[-1] if expression.steps else None
+            found.append(alias or (last.text if isinstance(last, Name) else f"_{number}"))
+        return tuple(found)

@@ -1,19 +1,17 @@
 """Translation of a query of S3 Select to Spark's SQL, with a check of its structure and of the kind of each value."""
 
-import datetime
 import difflib
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from ..session import quoted
 from .files import Field, File, kind_of
-from .grammar import LITERALS, Column, Name, Node, Order, Query, Step
 from .kinds import (
     AGGREGATES,
     FUNCTIONS,
     NUMBERS,
+    ORDERED,
     SYMBOLS,
     Kind,
     Value,
@@ -23,11 +21,14 @@ from .kinds import (
     equal_to_any,
     like,
     moment,
+    of_ion,
     of_text,
+    of_variant,
+    same,
     unified,
     wrong_symbol,
 )
-from .tokens import SelectError
+from .tokens import LITERALS, Name, Node, Order, Query, SelectError, Step
 
 SOURCE = "eventkit_select"
 """The placeholder for the view with the file's rows: columns c0, c1, … of CSV, those of Parquet, or r,
@@ -36,12 +37,8 @@ a variant for each record of JSON."""
 _LONGEST = 200_000
 """The most characters of an expression for Spark: each comparison of untyped values repeats them several times."""
 
-
 _ORDER = "eventkit order {}"
 """The name of a value by which the rows are ordered."""
-
-_ORDERED = (*NUMBERS, Kind.TEXT, Kind.BOOLEAN, Kind.MOMENT)
-"""The kinds of values that have an order, besides untyped ones."""
 
 
 class Translated(NamedTuple):
@@ -55,15 +52,6 @@ class Translated(NamedTuple):
 def translate(sql: str, query: Query, file: File) -> Translated:
     """Translate *query*, parsed from *sql*, for Spark; raise `SelectError` if it does not fit *file*."""
     return _Translator(sql, file, query).translated()
-
-
-def _output_names(columns: Sequence[Column]) -> list[str]:
-    """Return the names of the columns of the result: their alias, their field or their number."""
-    names = []
-    for number, (expression, alias) in enumerate(columns, 1):
-        last = expression.steps[-1] if expression.kind == "path" else None
-        names.append(alias or (last.text if isinstance(last, Name) else f"_{number}"))
-    return names
 
 
 class _Translator:
@@ -88,7 +76,7 @@ class _Translator:
         group = f" GROUP BY {', '.join(self._keys.values())}" if self._keys else ""
         self._check([order.expression for order in orders])
         if query.columns is not None:
-            names = tuple(_output_names(query.columns))
+            names = query.names
             values = [self.value(column.expression) for column in query.columns]
         elif self._file.columns is None:
             values = [Value("r", Kind.ANY)]
@@ -115,25 +103,21 @@ class _Translator:
         """Return the column of the result whose alias *node* is, or *node* itself."""
         if node.kind == "path" and len(node.steps) == 1:
             for expression, alias in self._query.columns or ():
-                if alias is not None and _same(node.steps[0], alias):
+                if alias is not None and same(node.steps[0], alias):
                     return expression
         return node
 
     def _key(self, node: Node) -> tuple[str, str]:
         """Return a value of GROUP BY, and what Spark groups by: it cannot compare variants."""
-        known = self._file.columns is not None and any(
-            _same(node.steps[0], one.name) for one in self._columns if node.steps
-        )
+        known = any(node.steps and same(node.steps[0], one.name) for one in self._columns)
         node = node if known else self._meant(node)
-        for part in node.whole:
-            if part.kind in AGGREGATES:
-                self._refuse("UnsupportedSqlStructure", "GROUP BY cannot contain an aggregate", part.at)
-        value = self._checked(node, _ORDERED, "InvalidExpressionType", "GROUP BY requires a simple value")
+        self._refuse_aggregates(node, "GROUP BY cannot contain an aggregate")
+        value = self._checked(node, ORDERED, "InvalidExpressionType", "GROUP BY requires a simple value")
         return value.sql, f"to_json({value.sql})" if self._variant and value.kind is Kind.ANY else value.sql
 
     def _sorted(self, order: Order) -> list[tuple[str, str]]:
         """Return what Spark orders by: an untyped value by its number, and then by its text."""
-        value = self._checked(order.expression, _ORDERED, "InvalidExpressionType", "ORDER BY requires a simple value")
+        value = self._checked(order.expression, ORDERED, "InvalidExpressionType", "ORDER BY requires a simple value")
         side = "DESC" if order.descending else "ASC"
         if value.kind is not Kind.ANY:
             return [(value.sql, side)]
@@ -142,10 +126,8 @@ class _Translator:
     def _check(self, orders: Sequence[Node]) -> None:
         """Raise for a query that is grammatical but not allowed."""
         query = self._query
-        for part in query.where.whole if query.where else ():
-            if part.kind in AGGREGATES:
-                reason = f"{part.kind.upper()} is not allowed in WHERE, which applies to one row: select it"
-                self._refuse("UnsupportedSqlStructure", reason, part.at)
+        if query.where is not None:
+            self._refuse_aggregates(query.where, "WHERE applies to one row, and cannot contain an aggregate: select it")
         columns = query.columns or ()
         if self._keys and query.columns is None:
             reason = "* beside GROUP BY: name the columns of GROUP BY, and aggregates"
@@ -158,7 +140,7 @@ class _Translator:
             reason = f"{self._file.format} has no paths: read FROM S3Object, and name columns"
             self._refuse("InvalidKeyPath", reason, query.at)
         seen = set()
-        for name, column in zip(_output_names(columns), columns, strict=True):
+        for name, column in zip(query.names, columns, strict=True):
             if name.lower() in seen:
                 reason = f"two columns of the result are called {name}: rename one of them with AS"
                 self._refuse("AmbiguousFieldName", reason, column.expression.at)
@@ -166,7 +148,7 @@ class _Translator:
 
     def _check_no_rows(self, node: Node) -> None:
         """Raise for a column outside of GROUP BY and of the aggregates, and for an aggregate within one."""
-        if self._keys and node.kind not in (*AGGREGATES, *LITERALS) and self._alone(node).sql in self._keys:
+        if self._keys and node.kind not in (*AGGREGATES, *LITERALS) and self._alone(self.value, node).sql in self._keys:
             return
         if node.kind == "path":
             reason = "a column beside an aggregate must be in GROUP BY, which S3's service does not have"
@@ -174,8 +156,13 @@ class _Translator:
         for part in node.parts:
             if node.kind not in AGGREGATES:
                 self._check_no_rows(part)
-            elif inner := next((one for one in part.whole if one.kind in AGGREGATES), None):
-                self._refuse("UnsupportedSqlStructure", "an aggregate cannot contain an aggregate", inner.at)
+            else:
+                self._refuse_aggregates(part, "an aggregate cannot contain an aggregate")
+
+    def _refuse_aggregates(self, node: Node, reason: str) -> None:
+        for part in node.whole:
+            if part.kind in AGGREGATES:
+                self._refuse("UnsupportedSqlStructure", reason, part.at)
 
     def _source(self) -> str:
         if not self._variant:
@@ -200,11 +187,11 @@ class _Translator:
         value = self._checked(node, (Kind.BOOLEAN,), "InvalidExpressionType", "a condition is required")
         return value.strictly(Kind.BOOLEAN)
 
-    def _alone(self, node: Node) -> Value:
-        """Return the value of an expression in one row, also where rows are grouped."""
+    def _alone(self, value: Callable[[Node], Value], node: Node) -> Value:
+        """Return the *value* of an expression in one row, also where rows are grouped."""
         keys, self._keys = self._keys, {}
         try:
-            return self.value(node)
+            return value(node)
         finally:
             self._keys = keys
 
@@ -266,7 +253,7 @@ class _Translator:
                 value, same = self.value(left), self._compared("=", left, right)
                 return value._replace(sql=f"(CASE WHEN {same} THEN NULL ELSE {value.sql} END)")
             case Node(function) if function in AGGREGATES:
-                return self._aggregate(node)
+                return self._alone(self._aggregate, node)
         return self._call(node)
 
     def _compared(self, operator: str, left: Node, right: Node) -> str:
@@ -347,13 +334,6 @@ class _Translator:
             self._refuse(code, f"{wrong} is not valid in a pattern: use {known}, S; quote text with ''", pattern.at)
 
     def _aggregate(self, node: Node) -> Value:
-        keys, self._keys = self._keys, {}
-        try:
-            return self._aggregated(node)
-        finally:
-            self._keys = keys
-
-    def _aggregated(self, node: Node) -> Value:
         function = node.kind
         if not node.parts:
             return Value("count(1)", Kind.INTEGER)
@@ -392,7 +372,10 @@ class _Translator:
             case "text":
                 return Value(of_text(text), Kind.TEXT)
             case "moment":
-                return Value(f"TIMESTAMP{of_text(self._moment(node))}", Kind.MOMENT)
+                try:
+                    return Value(f"TIMESTAMP{of_text(of_ion(text))}", Kind.MOMENT)
+                except ValueError as error:
+                    self._refuse("ValueParseFailure", f"{text} is no moment: {error}", node.at)
             case "integer" if int(text[:20]) < 2**63 and len(text.lstrip("0")) < 20:
                 return Value(f"{int(text)}L", Kind.INTEGER)
             case "integer" | "decimal" if len(text) <= 38:
@@ -400,25 +383,11 @@ class _Translator:
             case _:
                 return Value(f"CAST('{text}' AS DOUBLE)", Kind.FLOAT)
 
-    def _moment(self, node: Node) -> str:
-        """Return an Ion timestamp in Spark's syntax."""
-        date, _, time = node.word.partition("T")
-        found = date + "-01" * (2 - date.count("-"))
-        if time:
-            seconds = "" if re.match(r"\d\d:\d\d:", time) else ":00"
-            found += f"T{time[:5]}{seconds}{time[5:]}"
-        try:
-            datetime.datetime.fromisoformat(found)
-        except ValueError as error:
-            self._refuse("ValueParseFailure", f"{node.word} is no moment: {error}", node.at)
-        return found
-
     def _path(self, node: Node) -> Value:
         steps, at = node.steps, node.at
-        first = steps[0]
         # A column with the name of the table remains accessible.
-        hidden = len(steps) == 1 and any(_same(first, column.name) for column in self._columns)
-        if _same(first, *self._alias) and not hidden:
+        hidden = len(steps) == 1 and any(same(steps[0], column.name) for column in self._columns)
+        if same(steps[0], *self._alias) and not hidden:
             steps = steps[1:]
         if self._file.columns is None:
             return Value(self._paths.setdefault(steps, f"p{len(self._paths)}") if steps else "r", Kind.ANY)
@@ -464,7 +433,7 @@ class _Translator:
 
     def _among(self, names: Sequence[str], name: Name, where: str, at: int) -> int:
         """Return the index of the name that *name* refers to in *names*."""
-        found = [place for place, known in enumerate(names) if _same(name, known)]
+        found = [place for place, known in enumerate(names) if same(name, known)]
         if len(found) > 1:
             found = [place for place in found if names[place] == name.text] or found
         if len(found) > 1:
@@ -479,39 +448,3 @@ class _Translator:
 
     def _refuse(self, code: str, reason: str, at: int) -> NoReturn:
         raise SelectError(code, reason, self._sql, at)
-
-
-def _same(step: Step, known: str, quoted: bool = False) -> bool:
-    return isinstance(step, Name) and (
-        step.text == known or (not step.quoted and not quoted and step.text.lower() == known.lower())
-    )
-
-
-def of_variant(record: str, steps: Sequence[Step]) -> str:
-    """Return the value at *steps* in a variant: by exact name, or else, if the name is not quoted, in any case."""
-    exact = _exact(record, steps)
-    if all(isinstance(step, int) or step.quoted for step in steps):
-        return exact
-    found = record
-    for step in steps:
-        if isinstance(step, int) or step.quoted:
-            found = _exact(found, [step])
-        else:
-            entries = f"map_entries(try_cast({found} AS MAP<STRING, VARIANT>))"
-            found = f"try_element_at(filter({entries}, e -> lower(e.key) = {of_text(step.text.lower())}), 1).value"
-    return f"coalesce({exact}, {found})"
-
-
-def _exact(record: str, steps: Sequence[Step]) -> str:
-    path = "$"
-    for step in steps:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif '"' in step.text or "?" in step.text or not step.text:
-            # Spark's paths cannot express these.
-            record = record if path == "$" else f"variant_get({record}, {of_text(path)})"
-            record = f"try_element_at(try_cast({record} AS MAP<STRING, VARIANT>), {of_text(step.text)})"
-            path = "$"
-        else:
-            path += f"[{json.dumps(step.text, ensure_ascii=False)}]" if "\\" not in step.text else f"['{step.text}']"
-    return record if path == "$" else f"variant_get({record}, {of_text(path)})"
