@@ -51,6 +51,12 @@ def test_a_port_without_a_server(url: str, connect: Connect) -> None:
         connect(nowhere)
 
 
+def test_a_folder_without_a_socket(connect: Connect) -> None:
+    """A URL may name the folder of a server's socket instead of a host."""
+    with pytest.raises(Disconnected, match=r"/nowhere/\.s\.PGSQL"):
+        connect("postgresql:///postgres?host=/nowhere")
+
+
 def test_an_unknown_database(url: str, connect: Connect) -> None:
     """The error says that no database has that name."""
     with pytest.raises(Unavailable, match=r"no database of the server .*nowhere.* create it, or correct the URL"):
