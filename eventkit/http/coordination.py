@@ -200,8 +200,12 @@ async def list_cluster_limits(service: Service) -> ClusterLimits:
 
 
 @route("PUT", "/cluster-limits/{limit:str}", "admin", status=204)
-async def set_cluster_limit(service: Service, limit: FromPath[str], data: JSONBody[ClusterLimitInput]) -> None:
+async def set_cluster_limit(
+    request: HTTPRequest, service: Service, limit: FromPath[str], data: JSONBody[ClusterLimitInput]
+) -> None:
     """Set a limit over several queues, or replace the one of the same name."""
+    for name in data.queues:
+        require(request, "admin", "queue", name=name)
     await service.kit.cluster_limit(limit, data.max_running, queues=data.queues)
 
 

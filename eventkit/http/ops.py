@@ -121,7 +121,7 @@ async def _woken(service: ServiceContext) -> float | Refusal:
 
 
 @route("GET", "/metrics", "consume", media=("text/plain", JSON))
-async def metrics(request: HTTPRequest, service: Service) -> Response[str]:
+async def metrics(request: HTTPRequest, service: Service) -> Response[Any]:
     """Return all metrics in Prometheus' text format, or as JSON with ``Accept: application/json``."""
     if "application/json" in request.headers.get("accept", ""):
         return await _as_json(service)
@@ -169,8 +169,11 @@ def _one_of(*names: str) -> dict[str, Any]:
 
 _TIMEOUT = {"dependentRequired": {"timeout_ms": ["callback_url"]}}
 
+_DUE = {"not": {"required": ["delay_ms", "run_at"]}}
+
 CONDITIONS: dict[str, dict[str, Any]] = {
-    "NewTask": {"not": {"required": ["delay_ms", "run_at"]}},
+    "NewTask": _DUE,
+    "FollowingTask": _DUE,
     "ScheduleInput": _TIMEOUT,
     "ScheduleChanges": _TIMEOUT,
     "Pruning": _one_of("older_than_s", "keep_count"),
@@ -346,7 +349,7 @@ async def openapi(request: HTTPRequest) -> Response[bytes]:
 @route("GET", "/docs", "open", include_in_schema=False)
 async def docs(request: HTTPRequest) -> Response[str]:
     """Return the document as a page."""
-    return Response(_page(request.app.state.routes), media_type="text/html; charset=utf-8")
+    return Response(_page(request.app.state.routes), media_type="text/html")
 
 
 @lru_cache(4)

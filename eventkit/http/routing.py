@@ -77,6 +77,12 @@ _ERRORS: tuple[tuple[type[Exception], int, str, str | None], ...] = (
 )
 """From specific to general, with a text that replaces the error's own."""
 
+_REMEDIES = {
+    404: "there is no such path: /docs lists all",
+    405: "the path has no such method: /docs lists all",
+    413: "the body is larger than max_body: send less at once",
+}
+
 _HEADERS: dict[int, dict[str, str]] = {
     413: {"connection": "close"},  # The rest of the body is not read.
     429: {"retry-after": "1"},
@@ -99,9 +105,12 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
             if isinstance(error, kind):
                 if text is not None:
                     logger.warning("a request failed: %s", error)
+                if isinstance(error, errors.QueueFull):
+                    if not error.fits:  # A later attempt would be refused as well.
+                        status, code = 409, "too_many"
+                    elif error.retry_after is not None:
+                        headers = {"retry-after": str(ceil(error.retry_after))}
                 problem = Problem.of(status, code, text or str(error))
-                if isinstance(error, errors.QueueFull) and error.retry_after is not None:
-                    headers = {"retry-after": str(ceil(error.retry_after))}
                 break
         else:
             logger.error("a request failed", exc_info=error)
@@ -110,7 +119,9 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
 
 
 def _text(error: HTTPException) -> str:
-    """Return the framework's text, with its details of parameters."""
+    """Return the framework's text, with its details of parameters; a text of ours where it names no remedy."""
+    if error.status_code in _REMEDIES:
+        return _REMEDIES[error.status_code]
     extra = error.extra if isinstance(error.extra, list) else []
     if any(one.get("key") == "data" for one in extra):
         return "the body is missing: send JSON"

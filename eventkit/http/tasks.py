@@ -1,6 +1,7 @@
 """Tasks, and dead tasks."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -250,12 +251,13 @@ async def ack(
     for name in {task.queue for one in held for task in one.then}:
         require(request, "produce", "queue", name=name)
         await service.known(name)
-    if any(one.result is not UNSET or one.then for one in held):
-        with service.pressure.write():
-            return await _each(service, queue, data, lambda one: _finished(service, queue, one))
-    own = await _own(service, queue, held)
-    done = set(await service.execute(AckMany(sorted({(one.id, token(one.token)) for one in own}))))
-    return [Outcome(one.id, one.id in done) for one in held]
+    simple = not any(one.result is not UNSET or one.then for one in held)
+    if simple and len({one.id for one in held}) == len(held):
+        own = await _own(service, queue, held)
+        done = set(await service.execute(AckMany(sorted((one.id, token(one.token)) for one in held if one.id in own))))
+        return [Outcome(one.id, one.id in done) for one in held]
+    with service.pressure.write():
+        return await _each(service, queue, held, lambda one: _finished(service, queue, one))
 
 
 def _finished(service: ServiceContext, queue: str, one: Acked) -> Operation[bool]:
@@ -318,19 +320,24 @@ def _listed(data: T | list[T]) -> list[T]:
     return data if isinstance(data, list) else [data]
 
 
-async def _own(service: ServiceContext, queue: str, held: Sequence[H]) -> list[H]:
-    """Return the tasks that belong to the queue of the path, to which the caller has a right."""
+async def _own(service: ServiceContext, queue: str, held: Sequence[Held]) -> set[int]:
+    """Return the ids of the tasks that belong to the queue of the path, to which the caller has a right."""
     found = await service.execute(FindTokens([one.id for one in held]))
-    return [one for one in held if one.id in found and found[one.id][0] == queue]
+    return {id for id, (name, _) in found.items() if name == queue}
 
 
 async def _each(
     service: ServiceContext, queue: str, data: H | list[H], operation: Callable[[H], Operation[bool]]
 ) -> list[Outcome]:
-    """Execute the operation of each task; return an outcome for each."""
+    """Execute the operation of each task, those of an array in one transaction; return an outcome for each."""
     held = _listed(data)
+    operations = [operation(one) for one in held]  # All are valid before the first is executed.
     own = await _own(service, queue, held)
-    return [Outcome(one.id, one in own and await service.execute(operation(one))) for one in held]
+    done: dict[int, bool] = {}
+    async with service.kit.transaction() if len(held) > 1 else nullcontext() as tx:
+        for n, one in sorted(enumerate(held), key=lambda item: item[1].id):  # Another order could deadlock.
+            done[n] = one.id in own and await service.execute(operations[n], tx)
+    return [Outcome(one.id, done[n]) for n, one in enumerate(held)]
 
 
 @route("GET", "/queues/{queue:str}/peek", "consume", 404)

@@ -297,7 +297,7 @@ def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[i
 def test_webhooks_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
     """Without the right to produce to a queue, a key cannot fill it by a webhook, a schedule or dead tasks."""
     service = guarded()
-    key = service.key("produce:webhook", "admin:schedule", "admin:queue:hooks")
+    key = service.key("produce:webhook", "admin:schedule", "admin:limit", "admin:queue:hooks")
     boss = service.key("admin")
     for queue, status in (("hooks", 201), ("emails", 403)):
         webhook = {"callback_url": "https://example.com/", "queue_name": queue}
@@ -308,6 +308,8 @@ def test_webhooks_and_schedules_take_the_right_to_their_queue(guarded: Callable[
         assert statuses(service, key, ("PATCH", f"/schedules/{queue}", {"payload": 1})) == [
             200 if status == 201 else 403
         ]
+        limit = {"max_running": 1, "queues": ["hooks", queue]}
+        assert statuses(service, key, ("PUT", "/cluster-limits/all", limit)) == [204 if status == 201 else 403]
         change = {"dead_letter_to": queue}
         assert (statuses(service, key, ("PATCH", "/queues/hooks", change)) == [403]) is (status == 403)
         assert statuses(service, boss, ("POST", "/queues", {"name": f"other {queue}", **change})) == [201]
