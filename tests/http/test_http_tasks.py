@@ -150,11 +150,12 @@ def test_an_array_ends_as_a_whole(served: Served, queue: str) -> None:
 
 
 def test_a_task_runs_at_a_moment(served: Served, queue: str) -> None:
-    """A moment has a time zone, and stands beside no delay."""
+    """A moment has a time zone, is one that databases store, and stands beside no delay."""
     at = {"payload": 1, "run_at": "2090-01-31T09:00:00+01:00"}
     id = served("POST", f"{queue}/tasks", json=at).json()["id"]
     assert served("GET", f"{queue}/tasks/{id}").json()["run_ms"] == 3_789_532_800_000
-    for wrong in (at | {"delay_ms": 1}, at | {"run_at": "2090-01-31T09:00:00"}):
+    beyond = ("2090-01-31T09:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")
+    for wrong in (at | {"delay_ms": 1}, *(at | {"run_at": moment} for moment in beyond)):
         assert served("POST", f"{queue}/tasks", json=wrong).status_code == 422
 
 
