@@ -217,7 +217,7 @@ H = TypeVar("H", bound=Held)
 AtOnce = Annotated[list[H], Meta(max_length=1_000)]
 
 
-@route("POST", "/queues/{queue:str}/ack", "consume", 404)
+@route("POST", "/queues/{queue:str}/ack", "consume", 404, 409)
 async def ack(
     request: HTTPRequest, service: ServiceContext, queue: KnownQueue, data: Acked | AtOnce[Acked]
 ) -> list[Outcome]:

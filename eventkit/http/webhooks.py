@@ -72,7 +72,7 @@ class WebhookInfo(msgspec.Struct, frozen=True):
     result: Any
 
 
-@route("POST", "/webhooks", "produce", on="webhook", status=201, also=200)
+@route("POST", "/webhooks", "produce", 409, on="webhook", status=201, also=200)
 async def create_webhook(request: HTTPRequest, service: ServiceContext, data: Webhook) -> Response[WebhookInfo]:
     """Create a webhook.  201 for a new webhook, 200 for one with a known key."""
     require(request, "produce", "webhook", name=data.queue_name)

@@ -98,6 +98,8 @@ def test_its_examples_and_defaults_are_valid(served: Served) -> None:
         schema = document["components"]["schemas"][name]
         assert schema["additionalProperties"] is False
         assert schema["not"] == {"required": ["delay_ms", "run_at"]}
+    for path in ("/queues/{queue}/tasks", "/queues/{queue}/ack", "/webhooks"):  # A key may have another payload.
+        assert "409" in document["paths"][path]["post"]["responses"], path
     metrics = document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
     assert metrics["application/json"]["schema"] != metrics["text/plain"]["schema"]
 
