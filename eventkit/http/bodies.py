@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from http import HTTPStatus
+from http.client import responses
 from typing import Annotated, Any
 
 import msgspec
@@ -35,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 def title_of(status: int) -> str:
     """Return the phrase of a status."""
-    return HTTPStatus(status).phrase if status != 499 else "Client Closed Request"
+    return responses.get(status, "Refused")
 
 
 class Refusal(Exception):

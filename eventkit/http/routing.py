@@ -8,7 +8,7 @@
         return await queue.tasks(None, limit, after)
 
 The function's name is the ``operationId`` of the document, the first line of its docstring the summary.  By its
-annotations msgspec reads and describes the parameters (of the path, of the query, or the headers of `HEADERS`), the
+annotations msgspec reads and describes the parameters (of the path, of the query, or the headers of `IN_HEADERS`), the
 body *data* and the answer.  *request* and *service* are those of the request.  In ``Annotated`` a text describes a
 parameter, and a method of the service turns the name in the path into the thing.
 
@@ -140,7 +140,7 @@ class Answer(Response[T]):
         self.content = content
         self.status_code: int = status_code
 
-    def to_asgi_response(self, *args: Any, **more: Any) -> ASGIApp:
+    def to_asgi_response(self, *args: Any, **more: Any) -> ASGIApp:  # type: ignore[override]
         """Return the ASGI response."""
         status, body = self.status_code, b"" if self.status_code == 204 else _encode(self.content)
         headers = [] if status == 204 else [_TYPE, (b"content-length", b"%d" % len(body))]
@@ -193,7 +193,7 @@ EVENTS = "text/event-stream"
 
 ACCESS = "access"  # The option of a route that holds its `Access`.
 DECLARED = "declared"  # The option that holds its `Declared`.
-HEADERS = {"idempotency_key": "Idempotency-Key", "last_event_id": "Last-Event-ID"}  # Parameters that are headers.
+IN_HEADERS = {"idempotency_key": "Idempotency-Key", "last_event_id": "Last-Event-ID"}  # Parameters that are headers.
 _SOURCES = {"path": "path_params", "query": "query_params", "header": "headers"}
 _SLASH = "\udc2f"  # Replaces a slash in a name during routing; decoded text cannot contain it.
 
@@ -222,13 +222,13 @@ class Parameter(NamedTuple):
         if NoneType in (choices := get_args(type)):
             [type] = (one for one in choices if one is not NoneType)
         description = next((note for note in notes if isinstance(note, str)), None)
-        place = "path" if f"{{{name}:" in path else "header" if name in HEADERS else "query"
+        place = "path" if f"{{{name}:" in path else "header" if name in IN_HEADERS else "query"
         if metas := [note for note in notes if isinstance(note, Meta)]:
             type = Annotated[type, *metas]
         elif place == "path":
             type = Name
         thing = next((note for note in notes if callable(note)), None)
-        return cls(HEADERS.get(name, name), place, type, default, description, thing)
+        return cls(IN_HEADERS.get(name, name), place, type, default, description, thing)
 
     @property
     def required(self) -> bool:

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from eventkit.conformance.clauses import proves
+from eventkit.http import Refusal
 
 
 @proves("E3")
@@ -261,7 +262,8 @@ def test_head_is_get_without_a_body(served: Served) -> None:
 
 @proves("E8")
 def test_every_refusal_names_a_remedy(served: Served) -> None:
-    """Those of the framework do as well."""
+    """Those of the framework do as well; the status of one of a guard may have no name."""
+    assert Refusal(460, "odd", "ask again: it is odd").problem.title
     large = {"content": b" " * 600_000, "headers": {"content-type": "application/json"}}
     for method, path, more in (("GET", "/nothing", {}), ("PUT", "/queues", {}), ("POST", "/queues", large)):
         assert ": " in served(method, path, **more).json()["detail"], path
