@@ -259,7 +259,7 @@ async def _shown(channel: AsyncNotificationChannel[Any]) -> ChannelDetails:
     return ChannelDetails(channel.name, await channel.head(), await channel.settings())
 
 
-@route("DELETE", "/channels", "admin", on="channel")
+@route("DELETE", "/channels", "admin")
 async def prune_channels(service: ServiceContext, older_than_s: OlderThan = None, keep_count: Kept = None) -> Count:
     """Drop the oldest notifications of each channel: those older, and those beyond a number; none without limits."""
     if older_than_s is None and keep_count is None:

@@ -357,6 +357,8 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
     assert statuses(service, key, *asked) == [403] * len(asked)
     others = [(method, path.replace("eventkit", "eventki"), body) for method, path, body in asked]
     assert statuses(service, key, *others) == [201, 200, 200, 200, 404, 201]
+    every = ("DELETE", "/channels?keep_count=0", None)  # Some of all channels are the library's.
+    assert [statuses(service, service.key(scope), every) for scope in ("admin:channel", "admin")] == [[403], [200]]
     webhook = {"callback_url": "https://example.com/", "queue_name": "eventkit.x"}
     schedule = {"name": "s", "cron_expression": "@every 1h", "queue_name": "eventkit.x"}
     may = service.key("produce", "admin:schedule", "admin:queue")
