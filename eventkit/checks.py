@@ -33,6 +33,8 @@ PRINTABLE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
+"""The times that databases store: those of a datetime in UTC."""
 FOREVER = 100 * 366 * 86_400_000
 """A hundred years in milliseconds: the maximum duration."""
 
@@ -78,7 +80,10 @@ def moment(what: str, value: Any) -> int:
         raise TypeError(f"{what} is a datetime, not {type(value).__name__}")
     if value.tzinfo is None:
         raise ValueError(f"{what} needs a time zone: use datetime.now(UTC), or value.astimezone()")
-    return (value - _EPOCH) // _MILLISECOND
+    result = (value - _EPOCH) // _MILLISECOND
+    if not _FIRST <= result <= _LAST:
+        raise ValueError(f"{what} is in the years 1 to 9999 of UTC, not {value}")
+    return result
 
 
 def as_datetime(milliseconds: int) -> datetime:

@@ -19,7 +19,7 @@ from random import getrandbits
 from time import perf_counter
 from typing import Any
 
-from litestar import Litestar, Request
+from litestar import Litestar
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.di import Provide
@@ -38,14 +38,8 @@ from .service import ServiceContext, ServiceMetrics, ServiceSettings, audit, sto
 
 access = logging.getLogger("eventkit.http.access")
 
-ROUTES = (
-    queues,
-    tasks,
-    webhooks,
-    streams,
-    coordination,
-    ops,
-)  # The modules with routes, in the order of the OpenAPI document.
+ROUTES = (queues, tasks, webhooks, streams, coordination, ops)
+"""The modules with routes, in the order of the OpenAPI document."""
 
 Guard = Callable[[Connection, Access], Awaitable[None]]
 """A check before each route whose scope is not ``open``; it raises `Refusal` to deny the request."""
@@ -221,8 +215,6 @@ def app(
         _refuse_foreign(connection, context.settings)
         if guard is not None and access is not None and access.scope != "open":
             await guard(connection, access)
-        if isinstance(handler, Route) and isinstance(connection, Request):
-            handler.refuse_undocumented(connection)
         if access is not None and access.scope == "admin":
             audit(f"{connection.scope.get('method')} {connection.scope['path']}", caller(connection))
 

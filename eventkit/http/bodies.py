@@ -1,16 +1,17 @@
-"""The bodies of requests as strict JSON, and of refusals as ``application/problem+json``."""
+"""The bodies of requests as strict JSON, with the types of their fields; refusals as ``application/problem+json``."""
 
 import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from http import HTTPStatus
-from typing import Any
+from http.client import responses
+from typing import Annotated, Any
 
 import msgspec
-from litestar.dto import AbstractDTO
-from litestar.typing import FieldDefinition
+from litestar import Request
+from msgspec import Meta
 
+from .. import checks
 from ..codec import DEEPEST
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -34,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 def title_of(status: int) -> str:
     """Return the phrase of a status."""
-    return HTTPStatus(status).phrase if status != 499 else "Client Closed Request"
+    return responses.get(status, "Refused")
 
 
 class Refusal(Exception):
@@ -46,46 +47,53 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
 
+PRINTABLE = {"pattern": checks.PRINTABLE}  # For the document; `checks.name` has the error.
+Name = Annotated[str, Meta(min_length=1, max_length=255, extra_json_schema=PRINTABLE)]
+Key = Annotated[str, Meta(min_length=1, max_length=1000, extra_json_schema=PRINTABLE)]
+Code = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema=PRINTABLE)]
+Milliseconds = Annotated[int, Meta(ge=0, le=checks.FOREVER)]
+Seconds = Annotated[float, Meta(ge=0, le=checks.FOREVER // 1000)]
+Lifetime = Annotated[float, Meta(ge=0.001, le=checks.FOREVER // 1000)]
+Rate = Annotated[float, Meta(ge=1e-9, le=1e12)]
+Burst = Annotated[float, Meta(ge=1, le=1e12)]
+Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Attempts = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+AtLeastOne = Annotated[int, Meta(ge=1, le=checks.MOST)]
+Number = Annotated[int, Meta(ge=0, le=checks.MOST)]
+Token = Annotated[str, Meta(pattern="^[0-9]{1,19}$")]
+"""A number of 63 bits as text, because some languages lack such integers."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-class StrictJSON(AbstractDTO[Any]):
-    """The reader of the bodies of one route, which has a subclass."""
+async def read_body(request: Request[Any, Any, Any], decoder: "msgspec.json.Decoder[Any]", lines: bool) -> Any:
+    """Read a body of strict JSON, or with *lines* of NDJSON, as the decoder's type."""
+    if not (value := await request.body()):
+        raise Refusal(400, "malformed", "the body is missing: send JSON")
+    media = request.headers.get("content-type", "")
+    if media != JSON:  # The common case needs no parsing.
+        media, _ = request.content_type
+    if lines and media == NDJSON:
+        value = b"[" + b",".join([line for line in value.splitlines() if line.strip()]) + b"]"
+    elif media != JSON:
+        given = f"not {media}" if media else "with the header Content-Type"
+        raise Refusal(415, "unsupported_media_type", f"send application/json, {given}")
+    _check(value)
+    try:
+        return _decoded(decoder, value)
+    except msgspec.ValidationError as error:
+        raise Refusal(422, "invalid", f"the body is invalid: {error}") from None
 
-    decoder: "msgspec.json.Decoder[Any]"
-    lines: bool
 
-    @classmethod
-    def create_for_field_definition(cls, field_definition: FieldDefinition, *args: Any, **kwargs: Any) -> None:
-        if field_definition.name == "data":
-            cls.decoder = msgspec.json.Decoder(field_definition.annotation)
-
-    def decode_bytes(self, value: bytes) -> Any:
-        media = self.asgi_connection.headers.get("content-type", "")
-        if media != JSON:  # The common case needs no parsing.
-            media, _ = self.asgi_connection.content_type  # type: ignore[attr-defined]
-        if self.lines and media == NDJSON:
-            value = b"[" + b",".join([line for line in value.splitlines() if line.strip()]) + b"]"
-        elif media != JSON:
-            given = f"not {media}" if media else "with the header Content-Type"
-            raise Refusal(415, "unsupported_media_type", f"send application/json, {given}")
-        _check(value)
-        try:
-            return self._decoded(value)
-        except msgspec.ValidationError as error:
-            raise Refusal(422, "invalid", f"the body is invalid: {error}") from None
-        except msgspec.DecodeError as error:
-            raise Refusal(400, "malformed", f"the body is not JSON: {error}") from None
-
-    def _decoded(self, value: bytes) -> Any:
-        """Decode *value*, in which 3.0 is an integer as well: some languages have one kind of number."""
-        try:
-            return self.decoder.decode(value)
-        except msgspec.ValidationError as error:
-            if "got `float`" not in str(error):
-                raise
-        return self.decoder.decode(_with_integers(value))
+def _decoded(decoder: "msgspec.json.Decoder[Any]", value: bytes) -> Any:
+    """Decode *value*, in which 3.0 is an integer as well: some languages have one kind of number."""
+    try:
+        return decoder.decode(value)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error):
+            raise
+    return decoder.decode(_with_integers(value))
 
 
 _VERBATIM = ("payload", "result", "value")  # The fields of any JSON.

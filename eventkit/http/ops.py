@@ -7,25 +7,22 @@ the checks between two fields, which types cannot express.
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from time import monotonic
-from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 from zoneinfo import available_timezones
 
 import msgspec
 from litestar import Response
-from litestar.params import HeaderParameter, PathParameter, QueryParameter
-from msgspec import Meta
 
 from .. import __version__
 from ..errors import EventkitError
 from ..operations.channel import NotificationsAhead
-from .bodies import JSON, PROBLEM, Problem, Refusal, title_of
+from .bodies import JSON, NDJSON, PROBLEM, Problem, Refusal, title_of
 from .dashboard import template
-from .routing import ACCESS, OUTLINE, PRINTABLE, Access, HTTPRequest, Name, Outline, Route, problem_of, route
-from .service import Service, ServiceContext
+from .routing import ACCESS, DECLARED, Access, Declared, HTTPRequest, Parameter, Route, problem_of, route
+from .service import ServiceContext
 
 _CHANNEL = "eventkit:ready"
 
@@ -66,13 +63,13 @@ async def healthz() -> Alive:
 
 
 @route("GET", "/readyz", "open")
-async def readyz(service: Service) -> Ready:
+async def readyz(service: ServiceContext) -> Ready:
     """Check that the database accepts writes and signals commits; 503 if not, or during shutdown."""
     return Ready("ok", await _wake_ms(service))
 
 
 @route("GET", "/health", "open")
-async def health(service: Service) -> Health:
+async def health(service: ServiceContext) -> Health:
     """Return the state of the service; 503 if it is not ready."""
     wake, load = await _wake_ms(service), service.pressure
     commit = round(1000 * load.commit, 1)
@@ -87,25 +84,25 @@ async def _wake_ms(service: ServiceContext) -> float:
     if checked is None or (checked.done() and monotonic() - checked.result()[0] > _GOOD_FOR):
         checked = service.readiness = asyncio.create_task(_checked(service))
     _, found = await asyncio.shield(checked)
-    if isinstance(found, Refusal):
-        problem = found.problem
-        raise Refusal(problem.status, problem.code, problem.detail)
+    if isinstance(found, tuple):
+        raise Refusal(503, *found)
     return round(1000 * found, 1)
 
 
-async def _checked(service: ServiceContext) -> tuple[float, float | Refusal]:
-    """Return the time at which the check ended, and the seconds or the refusal."""
+async def _checked(service: ServiceContext) -> tuple[float, float | tuple[str, str]]:
+    """Return the time at which the check ended, and the seconds, or the code and the detail of a refusal."""
+    found: float | tuple[str, str]
     try:
         async with asyncio.timeout(2 * _PATIENCE):
             found = await _woken(service)
     except TimeoutError:
-        found = Refusal(503, "not_ready", f"the database did not respond within {2 * _PATIENCE:g} s")
+        found = "not_ready", f"the database did not respond within {2 * _PATIENCE:g} s"
     except EventkitError as error:
-        found = Refusal(503, "not_ready", problem_of(error)[0].detail)
+        found = "not_ready", problem_of(error)[0].detail
     return monotonic(), found
 
 
-async def _woken(service: ServiceContext) -> float | Refusal:
+async def _woken(service: ServiceContext) -> float | tuple[str, str]:
     channel = service.channel(_CHANNEL)
     before = await channel.notify(msgspec.Raw(b"null"))
     probe = NotificationsAhead((_CHANNEL,), before)
@@ -116,12 +113,12 @@ async def _woken(service: ServiceContext) -> float | Refusal:
     woken, took = await sleeping, monotonic() - began
     await channel.prune(keep_count=0)
     if not woken:
-        return Refusal(503, "not_woken", "commits are not noticed: behind a pooler, add ?listen_url= to the URL")
+        return "not_woken", "commits are not noticed: behind a pooler, add ?listen_url= to the URL"
     return took
 
 
 @route("GET", "/metrics", "consume", media=("text/plain", JSON))
-async def metrics(request: HTTPRequest, service: Service) -> Response[str]:
+async def metrics(request: HTTPRequest, service: ServiceContext) -> Response[Any]:
     """Return all metrics in Prometheus' text format, or as JSON with ``Accept: application/json``."""
     if "application/json" in request.headers.get("accept", ""):
         return await _as_json(service)
@@ -131,7 +128,7 @@ async def metrics(request: HTTPRequest, service: Service) -> Response[str]:
 
 
 @route("GET", "/metrics.json", "consume")
-async def metrics_json(service: Service) -> Response[Any]:
+async def metrics_json(service: ServiceContext) -> Response[Any]:
     """Return all metrics as JSON: type, help and samples of each."""
     return await _as_json(service)
 
@@ -150,7 +147,6 @@ async def _as_json(service: ServiceContext) -> Response[Any]:
     return Response(shown, media_type=JSON)
 
 
-_PLACES = {QueryParameter: "query", HeaderParameter: "header", PathParameter: "path"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next attempt.", "schema": {"type": "integer"}}}
 _SECURITY = {
     "key": {
@@ -169,8 +165,11 @@ def _one_of(*names: str) -> dict[str, Any]:
 
 _TIMEOUT = {"dependentRequired": {"timeout_ms": ["callback_url"]}}
 
+_DUE = {"not": {"required": ["delay_ms", "run_at"]}}
+
 CONDITIONS: dict[str, dict[str, Any]] = {
-    "NewTask": {"not": {"required": ["delay_ms", "run_at"]}},
+    "NewTask": _DUE,
+    "FollowingTask": _DUE,
     "ScheduleInput": _TIMEOUT,
     "ScheduleChanges": _TIMEOUT,
     "Pruning": _one_of("older_than_s", "keep_count"),
@@ -268,21 +267,19 @@ def _set_sizes(part: Any) -> None:
 
 
 def _operation(route: Route, path: str, schemas: _Schemas) -> dict[str, Any]:
-    function: Callable[..., Any] = route.fn
-    hints = get_type_hints(function, include_extras=True)
-    summary, _, more = (inspect.getdoc(function) or "").partition("\n\n")
-    outline: Outline = route.opt[OUTLINE]
+    declared: Declared = route.opt[DECLARED]
+    summary, _, more = (inspect.getdoc(declared.function) or "").partition("\n\n")
     found: dict[str, Any] = {
         "tags": [path.split("/")[1] or "service"],
         "summary": " ".join(summary.split()),
-        "operationId": route.operation_id,
-        "parameters": list(_parameters(function, hints, schemas)),
+        "operationId": declared.function.__name__ + ("_of_sqew" if route.deprecated else ""),
+        "parameters": [_parameter(one, schemas) for one in declared.parameters.values()],
         "security": _security(route.opt[ACCESS]),
-        "responses": {str(status): _answer(status, outline, hints["return"], schemas) for status in outline.statuses}
-        | {str(status): _refusal(status, schemas) for status in outline.problems},
+        "responses": {str(status): _answer(status, declared, schemas) for status in declared.statuses}
+        | {str(status): _refusal(status, schemas) for status in declared.problems},
     }
-    if outline.bodies:
-        content = {media: {"schema": schemas.of(hints["data"]) if media == JSON else {}} for media in outline.bodies}
+    if declared.body is not None:
+        content = {JSON: {"schema": schemas.of(declared.body)}} | ({NDJSON: {"schema": {}}} if declared.lines else {})
         found["requestBody"] = {"required": True, "content": content}
     optional: dict[str, Any] = {"description": more, "deprecated": bool(route.deprecated)}
     return found | {name: value for name, value in optional.items() if value}
@@ -295,39 +292,22 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
     return [{"key": [access.scope if access.on is None else f"{access.scope}:{access.on}"]}, {}]
 
 
-def _parameters(function: Callable[..., Any], hints: dict[str, Any], schemas: _Schemas) -> Iterator[dict[str, Any]]:
-    for name, parameter in inspect.signature(function).parameters.items():
-        type, *found = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
-        for one in found:
-            if (place := _PLACES.get(one.__class__)) is not None:
-                default = None if parameter.default is parameter.empty else parameter.default
-                shown = {"name": one.name or name, "in": place, "required": parameter.default is parameter.empty}
-                schema = schemas.of(_bounded(type, one, place))
-                if default is not None:
-                    schema["default"] = default
-                yield shown | {"schema": schema} | ({"description": one.description} if one.description else {})
+def _parameter(one: Parameter, schemas: _Schemas) -> dict[str, Any]:
+    schema = schemas.of(one.type)
+    if one.default is not None and not one.required:
+        schema["default"] = one.default
+    shown = {"name": one.name, "in": one.place, "required": one.required, "schema": schema}
+    return shown | ({"description": one.description} if one.description else {})
 
 
-def _bounded(type: Any, parameter: Any, place: str) -> Any:
-    """Return the type of a parameter, without null and with its bounds; a text in the path is a name."""
-    if place == "path" and type is str:
-        return Name
-    if NoneType in (choices := get_args(type)):
-        [type] = (one for one in choices if one is not NoneType)
-    given = {name: getattr(parameter, name) for name in ("ge", "le", "min_length", "max_length")}
-    given = {name: bound for name, bound in given.items() if bound is not None}
-    if given and type is str:
-        given["extra_json_schema"] = PRINTABLE
-    return Annotated[type, Meta(**given)] if given else type
-
-
-def _answer(status: int, outline: Outline, type: Any, schemas: _Schemas) -> dict[str, Any]:
-    described = {"description": "Nothing new" if status != outline.statuses[0] else title_of(status)}
+def _answer(status: int, declared: Declared, schemas: _Schemas) -> dict[str, Any]:
+    described = {"description": "Nothing new" if status != declared.statuses[0] else title_of(status)}
     if status == 204:
         return described
+    type = declared.answer
     if get_origin(type) == Response:
         [type] = get_args(type)
-    content = {media: {"schema": schemas.of(str if media.startswith("text/") else type)} for media in outline.media}
+    content = {media: {"schema": schemas.of(str if media.startswith("text/") else type)} for media in declared.media}
     return described | {"content": content}
 
 
@@ -346,7 +326,7 @@ async def openapi(request: HTTPRequest) -> Response[bytes]:
 @route("GET", "/docs", "open", include_in_schema=False)
 async def docs(request: HTTPRequest) -> Response[str]:
     """Return the document as a page."""
-    return Response(_page(request.app.state.routes), media_type="text/html; charset=utf-8")
+    return Response(_page(request.app.state.routes), media_type="text/html")
 
 
 @lru_cache(4)

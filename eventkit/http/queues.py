@@ -3,34 +3,20 @@
 from typing import Annotated, Any
 
 import msgspec
-from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
 from ..operations.queue import CreateQueue
+from ..protocols import AsyncTaskQueue
 from ..queue import changes_of
 from ..retry import Policy, PolicyName
 from ..values import QueueSettings, QueueStats, TaskState
-from .bodies import Refusal
+from .bodies import AtLeastOne, Burst, Lifetime, Name, Rate, Refusal, Seconds
 from .keys import require
-from .routing import (
-    AfterName,
-    AtLeastOne,
-    Burst,
-    Count,
-    HTTPRequest,
-    Lifetime,
-    Listed,
-    Name,
-    Rate,
-    Seconds,
-    page,
-    route,
-    sent,
-)
-from .service import Service, ServiceContext
+from .routing import AfterName, Count, HTTPRequest, Listed, page, route, sent
+from .service import KnownQueue, ServiceContext
 
-InState = Annotated[TaskState, QueryParameter(name="state", description="State of the tasks.")]
+InState = Annotated[TaskState, "State of the tasks."]
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -79,82 +65,76 @@ def _given(request: HTTPRequest, queue: str, changes: QueueChanges) -> dict[str,
     return sent(changes)
 
 
-async def _shown(service: ServiceContext, queue: str) -> Queue:
-    handle = service.queue(queue)
-    return Queue(queue, await handle.settings(), await handle.stats())
+async def _shown(queue: AsyncTaskQueue[Any]) -> Queue:
+    return Queue(queue.name, await queue.settings(), await queue.stats())
 
 
 @route("GET", "/queues", "consume")
-async def list_queues(service: Service, after: AfterName = None, limit: Listed = 100) -> dict[str, QueueStats]:
+async def list_queues(service: ServiceContext, after: AfterName = None, limit: Listed = 100) -> dict[str, QueueStats]:
     """List queues with their statistics, by name."""
     return page((await service.kit.overview()).queues, after, limit)
 
 
 @route("POST", "/queues", "admin", 409, status=201)
-async def create_queue(request: HTTPRequest, service: Service, data: JSONBody[QueueInput]) -> Queue:
+async def create_queue(request: HTTPRequest, service: ServiceContext, data: QueueInput) -> Queue:
     """Create a queue; 409 if it exists."""
     given = _given(request, data.name, data)
     changes = changes_of(checks.name("queue", given.pop("name")), **given)
     if not await service.execute(CreateQueue(data.name, changes)):
         raise Refusal(409, "queue_exists", f"queue {data.name!r} already exists: change its settings with PATCH")
-    return await _shown(service, data.name)
+    return await _shown(service.queue(data.name))
 
 
 @route("GET", "/queues/{queue:str}", "consume", 404)
-async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
+async def get_queue(queue: KnownQueue) -> Queue:
     """Return a queue with its settings and statistics."""
-    await service.known(queue)
-    return await _shown(service, queue)
+    return await _shown(queue)
 
 
 @route("PATCH", "/queues/{queue:str}", "admin", 404, 409)
-async def change_queue(
-    request: HTTPRequest, service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]
-) -> Queue:
+async def change_queue(request: HTTPRequest, queue: KnownQueue, data: QueueChanges) -> Queue:
     """Change settings of a queue, for all processes at once."""
-    given = _given(request, queue, data)
-    await (await service.known(queue)).configure(**given)
-    return await _shown(service, queue)
+    await queue.configure(**_given(request, queue.name, data))
+    return await _shown(queue)
 
 
 @route("DELETE", "/queues/{queue:str}", "admin", 404, 409, status=204)
-async def delete_queue(service: Service, queue: FromPath[str], force: FromQuery[bool] = False) -> None:
+async def delete_queue(service: ServiceContext, queue: KnownQueue, force: bool = False) -> None:
     """Delete a queue; *force* also deletes tasks that are not done."""
-    handle = await service.known(queue)
-    service.forget(queue)
-    if not await handle.drop(force=force):
-        raise Refusal(409, "queue_not_empty", f"queue {queue!r} has tasks: add ?force=true to delete them")
+    service.forget(queue.name)
+    if not await queue.drop(force=force):
+        raise Refusal(409, "queue_not_empty", f"queue {queue.name!r} has tasks: add ?force=true to delete them")
 
 
 @route("GET", "/queues/{queue:str}/stats", "consume", 404)
-async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
+async def queue_stats(queue: KnownQueue) -> QueueStats:
     """Return statistics of a queue, with counts up to 10,000."""
-    return await (await service.known(queue)).stats()
+    return await queue.stats()
 
 
 @route("POST", "/queues/{queue:str}/purge", "admin", 404)
-async def purge_queue(service: Service, queue: FromPath[str], in_state: InState = "ready") -> Count:
+async def purge_queue(queue: KnownQueue, state: InState = "ready") -> Count:
     """Delete all tasks in one state."""
-    return Count(await (await service.known(queue)).purge(in_state))
+    return Count(await queue.purge(state))
 
 
 @route("POST", "/queues/{queue:str}/pause", "admin", 404)
-async def pause_queue(service: Service, queue: FromPath[str]) -> Queue:
+async def pause_queue(queue: KnownQueue) -> Queue:
     """Pause a queue: it accepts tasks, but delivers none."""
-    await (await service.known(queue)).pause()
-    return await _shown(service, queue)
+    await queue.pause()
+    return await _shown(queue)
 
 
 @route("POST", "/queues/{queue:str}/resume", "admin", 404)
-async def resume_queue(service: Service, queue: FromPath[str]) -> Queue:
+async def resume_queue(queue: KnownQueue) -> Queue:
     """Resume a paused queue."""
-    await (await service.known(queue)).resume()
-    return await _shown(service, queue)
+    await queue.resume()
+    return await _shown(queue)
 
 
 @route("POST", "/queues/{queue:str}/compact", "admin", 404)
-async def compact_queue(service: Service, queue: FromPath[str]) -> Count:
+async def compact_queue(service: ServiceContext, queue: KnownQueue) -> Count:
     """Move due and expired tasks of the queue now, and run housekeeping."""
-    moved = await (await service.known(queue)).sweep()
+    moved = await queue.sweep()
     await service.kit.maintain()
     return Count(moved)

@@ -2,24 +2,30 @@
 
 ::
 
-    @route("GET", "/queues/{queue:str}/stats", "consume", 404)
-    async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
-        \"""Return statistics of a queue.\"""
-        return await service.queue(queue).stats()
+    @route("GET", "/queues/{queue:str}/tasks", "consume", 404)
+    async def list_tasks(queue: KnownQueue, after: Number = 0, limit: Listed = 100) -> list[TaskInfo[Any]]:
+        \"""List tasks by id.\"""
+        return await queue.tasks(None, limit, after)
 
-The function's name is the ``operationId`` of the document, the first line of its docstring the summary, its annotations
-are the types.  A guard requires of a key the right *scope*, ``produce``, ``consume`` or ``admin``, or nothing for
-``open``, to the kind of thing *on*, whose name is the path parameter of that name.
+The function's name is the ``operationId`` of the document, the first line of its docstring the summary.  By its
+annotations msgspec reads and describes the parameters (of the path, of the query, or the headers of `IN_HEADERS`), the
+body *data* and the answer.  *request* and *service* are those of the request.  In ``Annotated`` a text describes a
+parameter, and a method of the service turns the name in the path into the thing.
+
+A guard requires of a key the right *scope*, ``produce``, ``consume`` or ``admin``, or nothing for ``open``, to the kind
+of thing *on*, whose name is the path parameter of that name.
 
 A name may contain a percent-encoded slash.  The framework matches routes by the decoded path, so `hide_slashes`
 replaces slashes of names before that, and `show_slashes` restores them.
 """
 
+import inspect
 import logging
 import re
 from collections.abc import Callable, Mapping
 from math import ceil
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -27,14 +33,13 @@ from litestar import Request, Response
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, InternalServerException
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import PathParameter, QueryParameter
 from litestar.types import ASGIApp, HTTPResponseStartEvent, Receive, Send
 from litestar.types import Scope as ASGIScope
 from msgspec import UNSET, Meta
 
 from .. import checks, errors
 from ..operations.position import WentBack
-from .bodies import JSON, NDJSON, PROBLEM, Problem, Refusal, StrictJSON
+from .bodies import JSON, PROBLEM, Name, Problem, Refusal, read_body
 
 logger = logging.getLogger("eventkit.http")
 
@@ -77,6 +82,12 @@ _ERRORS: tuple[tuple[type[Exception], int, str, str | None], ...] = (
 )
 """From specific to general, with a text that replaces the error's own."""
 
+_REMEDIES = {
+    404: "there is no such path: /docs lists all",
+    405: "the path has no such method: /docs lists all",
+    413: "the body is larger than max_body: send less at once",
+}
+
 _HEADERS: dict[int, dict[str, str]] = {
     413: {"connection": "close"},  # The rest of the body is not read.
     429: {"retry-after": "1"},
@@ -93,29 +104,23 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
         problem = Problem.of(499, "gone", "the client disconnected before the request was complete")
     elif isinstance(error, HTTPException):
         status, headers = error.status_code, error.headers or {}
-        problem = Problem.of(status, CODES.get(status, "refused"), _text(error))
+        problem = Problem.of(status, CODES.get(status, "refused"), _REMEDIES.get(status, error.detail))
     else:
         for kind, status, code, text in _ERRORS:
             if isinstance(error, kind):
                 if text is not None:
                     logger.warning("a request failed: %s", error)
+                if isinstance(error, errors.QueueFull):
+                    if not error.fits:  # A later attempt would be refused as well.
+                        status, code = 409, "too_many"
+                    elif error.retry_after is not None:
+                        headers = {"retry-after": str(ceil(error.retry_after))}
                 problem = Problem.of(status, code, text or str(error))
-                if isinstance(error, errors.QueueFull) and error.retry_after is not None:
-                    headers = {"retry-after": str(ceil(error.retry_after))}
                 break
         else:
             logger.error("a request failed", exc_info=error)
             problem = Problem.of(500, CODES[500], "internal error: see the service log")
     return problem, _HEADERS.get(problem.status, {}) | dict(headers)
-
-
-def _text(error: HTTPException) -> str:
-    """Return the framework's text, with its details of parameters."""
-    extra = error.extra if isinstance(error.extra, list) else []
-    if any(one.get("key") == "data" for one in extra):
-        return "the body is missing: send JSON"
-    single = "; ".join(f"{one['key']}: {one['message']}" for one in extra if "key" in one and "message" in one)
-    return f"{error.detail}: {single}" if single else error.detail
 
 
 def answer_problem(request: HTTPRequest, error: Exception) -> Response[Problem]:
@@ -129,18 +134,15 @@ _TYPE = (b"content-type", b"application/json")
 
 
 class Answer(Response[T]):
-    """*content* as JSON, with *status_code* or the route's own; 204 has no body."""
+    """*content* as JSON; 204 has no body."""
 
-    def __init__(self, content: T, *, status_code: int | None = None, **more: Any) -> None:
+    def __init__(self, content: T, *, status_code: int) -> None:
         self.content = content
-        self.status_code = status_code
+        self.status_code: int = status_code
 
-    def to_asgi_response(  # type: ignore[override]
-        self, app: None, request: HTTPRequest, *, status_code: int | None = None, **more: Any
-    ) -> ASGIApp:
+    def to_asgi_response(self, *args: Any, **more: Any) -> ASGIApp:  # type: ignore[override]
         """Return the ASGI response."""
-        status = self.status_code or status_code or 200
-        body = b"" if status == 204 else _encode(self.content)
+        status, body = self.status_code, b"" if self.status_code == 204 else _encode(self.content)
         headers = [] if status == 204 else [_TYPE, (b"content-length", b"%d" % len(body))]
         start: HTTPResponseStartEvent = {"type": "http.response.start", "status": status, "headers": headers}
 
@@ -151,34 +153,8 @@ class Answer(Response[T]):
         return answer
 
 
-PRINTABLE = {"pattern": checks.PRINTABLE}  # For the document; `checks.name` has the error.
-Name = Annotated[str, Meta(min_length=1, max_length=255, extra_json_schema=PRINTABLE)]
-Key = Annotated[str, Meta(min_length=1, max_length=1000, extra_json_schema=PRINTABLE)]
-Code = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema=PRINTABLE)]
-Milliseconds = Annotated[int, Meta(ge=0, le=checks.FOREVER)]
-SignedMilliseconds = Annotated[int, Meta(ge=-checks.FOREVER, le=checks.FOREVER)]
-Seconds = Annotated[float, Meta(ge=0, le=checks.FOREVER // 1000)]
-Lifetime = Annotated[float, Meta(ge=0.001, le=checks.FOREVER // 1000)]
-Rate = Annotated[float, Meta(ge=1e-9, le=1e12)]
-Burst = Annotated[float, Meta(ge=1, le=1e12)]
-Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-Attempts = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-AtLeastOne = Annotated[int, Meta(ge=1, le=checks.MOST)]
-Number = Annotated[int, Meta(ge=0, le=checks.MOST)]
-Id = Annotated[int, PathParameter(ge=0, le=checks.MOST)]
-Token = Annotated[str, Meta(pattern="^[0-9]{1,19}$")]
-"""A number of 63 bits as text, because some languages lack such integers."""
-
-
-def bounds(type: Any) -> dict[str, Any]:
-    """Return the bounds of a type for a parameter, because the framework ignores those of a parameter's type."""
-    [meta] = type.__metadata__
-    given = {name: getattr(meta, name) for name in ("ge", "le", "min_length", "max_length")}
-    return {name: bound for name, bound in given.items() if bound is not None}
-
-
-Listed = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of items.")]
-AfterName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only items after this name.")]
+Listed = Annotated[int, Meta(ge=1, le=1000), "Maximum number of items."]
+AfterName = Annotated[Name | None, "Only items after this name."]
 
 
 def page(found: Mapping[str, T], after: str | None, limit: int) -> dict[str, T]:
@@ -216,8 +192,9 @@ _ALWAYS = (400, 401, 403, 415, 422, 429, 503)
 EVENTS = "text/event-stream"
 
 ACCESS = "access"  # The option of a route that holds its `Access`.
-OUTLINE = "outline"  # The option that holds its `Outline`.
-_TAKES = "takes"  # The option that holds the names of its query parameters, and whether it takes a body.
+DECLARED = "declared"  # The option that holds its `Declared`.
+IN_HEADERS = {"idempotency_key": "Idempotency-Key", "last_event_id": "Last-Event-ID"}  # Parameters that are headers.
+_SOURCES = {"path": "path_params", "query": "query_params", "header": "headers"}
 _SLASH = "\udc2f"  # Replaces a slash in a name during routing; decoded text cannot contain it.
 
 
@@ -228,13 +205,71 @@ class Access(NamedTuple):
     on: Kind | None
 
 
-class Outline(NamedTuple):
-    """The parts of a route in the OpenAPI document that its function does not have."""
+class Parameter(NamedTuple):
+    """A parameter by its name in requests; *thing* returns the thing of the service that it names."""
 
+    name: str
+    place: str
+    type: Any
+    default: Any
+    description: str | None
+    thing: Callable[[Any, str], Any] | None
+
+    @classmethod
+    def of(cls, name: str, hint: Any, default: Any, path: str) -> "Parameter":
+        """Return the parameter of a function with a type and a default, if any."""
+        type, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if NoneType in (choices := get_args(type)):
+            [type] = (one for one in choices if one is not NoneType)
+        description = next((note for note in notes if isinstance(note, str)), None)
+        place = "path" if f"{{{name}:" in path else "header" if name in IN_HEADERS else "query"
+        if metas := [note for note in notes if isinstance(note, Meta)]:
+            type = Annotated[type, *metas]
+        elif place == "path":
+            type = Name
+        thing = next((note for note in notes if callable(note)), None)
+        return cls(IN_HEADERS.get(name, name), place, type, default, description, thing)
+
+    @property
+    def required(self) -> bool:
+        """Whether requests must have it."""
+        return self.default is inspect.Parameter.empty
+
+    def read(self, request: HTTPRequest) -> Any:
+        """Return its value in a request."""
+        if (value := getattr(request, _SOURCES[self.place]).get(self.name)) is None:
+            if self.required:
+                raise Refusal(400, "malformed", f"the parameter {self.name} is missing: add it")
+            return self.default
+        if self.place == "path" and isinstance(value, str):
+            return value  # `checks.name` has the error.
+        try:
+            return msgspec.convert(value, self.type, strict=False)
+        except msgspec.ValidationError as error:
+            raise Refusal(400, "malformed", f"the parameter {self.name} is invalid: {error}") from None
+
+
+class Declared(NamedTuple):
+    """A route as its function declares it."""
+
+    function: Callable[..., Any]
+    parameters: dict[str, Parameter]
+    body: Any
+    lines: bool
+    answer: Any
     statuses: tuple[int, ...]
     problems: tuple[int, ...]
     media: tuple[str, ...]
-    bodies: tuple[str, ...]
+
+    def refuse_undocumented(self, request: HTTPRequest) -> None:
+        """Refuse query parameters or a body that the OpenAPI document does not have."""
+        queries = {one.name for one in self.parameters.values() if one.place == "query"}
+        if unknown := request.query_params.keys() - queries:
+            known = f"use {', '.join(sorted(queries))}" if queries else "there are none here"
+            raise Refusal(400, "unknown_parameter", f"unknown query parameter {min(unknown)!r}: {known}")
+        headers, bodily = request.headers, self.body is not None
+        if not bodily and ("transfer-encoding" in headers or headers.get("content-length", "0") != "0"):
+            raise Refusal(415, "unsupported_media_type", "this route takes no body")
 
 
 class Route(HTTPRouteHandler):
@@ -244,16 +279,6 @@ class Route(HTTPRouteHandler):
         """Run the guards."""
         for guard in self.resolve_guards():
             await guard(connection, self)  # type: ignore[misc]
-
-    def refuse_undocumented(self, request: HTTPRequest) -> None:
-        """Refuse query parameters or a body that the OpenAPI document does not have."""
-        queries, bodily = self.opt[_TAKES]
-        if unknown := request.query_params.keys() - queries:
-            known = f"use {', '.join(sorted(queries))}" if queries else "there are none here"
-            raise Refusal(400, "unknown_parameter", f"unknown query parameter {min(unknown)!r}: {known}")
-        headers = request.headers
-        if not bodily and ("transfer-encoding" in headers or headers.get("content-length", "0") != "0"):
-            raise Refusal(415, "unsupported_media_type", "this route takes no body")
 
 
 def route(
@@ -277,36 +302,43 @@ def route(
         on = named[1]  # type: ignore[assignment]
 
     def declare(function: Callable[..., Any]) -> HTTPRouteHandler:
-        bodily = "data" in function.__annotations__
-        outline = Outline(
+        hints, signature = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+        parameters = {
+            name: Parameter.of(name, hints[name], one.default, path)
+            for name, one in signature.items()
+            if name not in ("request", "service", "data")
+        }
+        body = hints.get("data")
+        declared = Declared(
+            function,
+            parameters,
+            body,
+            lines,
+            hints["return"],
             (status,) if also is None else (status, also),
-            tuple(sorted({*_ALWAYS, *problems, *((413,) if bodily else ())})),
+            tuple(sorted({*_ALWAYS, *problems, *(() if body is None else (413,))})),
             media,
-            ((JSON, NDJSON) if lines else (JSON,)) if bodily else (),
         )
-        return Route(
-            path,
-            http_method=method,
-            status_code=status,
-            opt={ACCESS: Access(scope, on), OUTLINE: outline, _TAKES: (_queries_of(function), bodily)},
-            operation_id=function.__name__,
-            dto=type("StrictJSONOfRoute", (StrictJSON,), {"lines": lines}) if bodily else None,
-            response_class=Answer,
-            **more,
-        )(function)
+        decoder = msgspec.json.Decoder(body)
+
+        async def handle(request: HTTPRequest) -> Response[Any]:
+            declared.refuse_undocumented(request)
+            values = {name: one.read(request) for name, one in parameters.items()}
+            if body is not None:
+                values["data"] = await read_body(request, decoder, lines)
+            service = request.app.state.context
+            for name, one in parameters.items():
+                if one.thing is not None:
+                    found = one.thing(service, values[name])
+                    values[name] = await found if inspect.isawaitable(found) else found
+            values |= {name: one for name, one in (("request", request), ("service", service)) if name in signature}
+            answer = await function(**values)
+            return answer if isinstance(answer, Response) else Answer(answer, status_code=status)
+
+        options = {ACCESS: Access(scope, on), DECLARED: declared}
+        return Route(path, http_method=method, status_code=200, opt=options, **more)(handle)
 
     return declare
-
-
-def _queries_of(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of the function's query parameters."""
-    return frozenset(
-        one.name or name
-        for name, annotation in get_type_hints(function, include_extras=True).items()
-        if get_origin(annotation) is Annotated
-        for one in annotation.__metadata__
-        if isinstance(one, QueryParameter)
-    )
 
 
 def hide_slashes(scope: ASGIScope) -> None:

@@ -324,7 +324,9 @@ class ServiceContext:
         self.pressure = Pressure(kit._connection, settings)
         self.listeners = 0
         self.dropped = 0  # The number of listeners disconnected because they did not read.
-        self.readiness: asyncio.Task[tuple[float, float | Refusal]] | None = None  # The latest check of readiness.
+        self.readiness: asyncio.Task[tuple[float, float | tuple[str, str]]] | None = (
+            None  # The latest check of readiness.
+        )
         self._known: dict[str, tuple[float, AsyncTaskQueue[Any]]] = {}
 
     def queue(self, name: str) -> AsyncTaskQueue[Any]:
@@ -417,4 +419,9 @@ async def disconnected(receive: Callable[[], Awaitable[Any]]) -> None:
         pass
 
 
-Service = NamedDependency[ServiceContext]  # The type of the parameter ``service`` of routes.
+Service = NamedDependency[ServiceContext]  # The type of the parameter ``service`` of pages.
+
+# Parameters in the path of routes, which get the handle.
+KnownQueue = Annotated[AsyncTaskQueue[Any], ServiceContext.known]
+AnyStream = Annotated[AsyncEventStream[Any], ServiceContext.stream]
+AnyChannel = Annotated[AsyncNotificationChannel[Any], ServiceContext.channel]

@@ -18,9 +18,7 @@ SPELLINGS: Mapping[tuple[Any, str], HTTPRouteHandler] = {
 
 def deprecated_routes() -> list[HTTPRouteHandler]:
     """Return a route for each spelling."""
-    routes, names = [], ("status_code", "opt", "dto", "response_class")
-    for (method, path), ours in SPELLINGS.items():
-        same: dict[str, Any] = {name: getattr(ours, name) for name in names}
-        id = f"{ours.operation_id}_of_sqew"
-        routes.append(Route(path, http_method=method, operation_id=id, deprecated=True, **same)(ours.fn))
-    return routes
+    return [
+        Route(path, http_method=method, status_code=200, opt=ours.opt, deprecated=True)(ours.fn)
+        for (method, path), ours in SPELLINGS.items()
+    ]

