@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 TIMEOUT = 30.0
 """Seconds to wait for other processes that change the same schema."""
 
-_FORMER = ("eventkit_check_same", "eventkit_step_spend")
-"""The views of earlier versions that this one does not have.  If they stayed, SQLite would refuse to change tables."""
-
 
 class Schema(database.Schema):
     """The tables of one file, for migrations; see `eventkit_migrations.database.Schema`."""
@@ -60,7 +57,7 @@ class Schema(database.Schema):
     def functions_dropped(self) -> list[str]:
         """Return the statements that drop the views, and with them their triggers."""
         names = re.findall(r"^CREATE VIEW (\w+)", "\n".join(_functions()), re.MULTILINE)
-        return [f"DROP VIEW IF EXISTS {name}" for name in ("eventkit_functions", *names, *_FORMER)]
+        return [f"DROP VIEW IF EXISTS {name}" for name in ("eventkit_functions", *names)]
 
     def around_functions(self, statements: list[str]) -> list[str]:
         """Return *statements* without the views meanwhile: SQLite refuses a change that a trigger does not fit."""
