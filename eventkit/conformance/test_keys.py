@@ -37,6 +37,7 @@ def test_a_strict_queue_refuses_a_key_with_another_payload(kit: EventKit, end: s
     [task] = kit.queue("others").claim("worker")
     calls: list[Callable[[], object]] = [
         lambda: queue.enqueue({"a": 1}, key="k"),
+        lambda: queue.enqueue({"a": True, "b": [2]}, key="k"),
         lambda: queue.enqueue_many(["new", NewTask(None, key="k")]),
         lambda: queue.enqueue_many([NewTask(1, key="twice"), NewTask(2, key="twice")]),
         lambda: kit.queue("others").ack(task, then=[queue.new("new"), queue.new(1, key="k")]),
@@ -52,6 +53,10 @@ def test_a_strict_queue_refuses_a_key_with_another_payload(kit: EventKit, end: s
     ]
     queue.configure(strict_keys=False)
     assert queue.enqueue("another", key="k") == (first.id, False)
+    reserved = queue.enqueue(1, key="reserved before")
+    assert queue.ack_many(queue.claim("worker", 9))
+    queue.configure(strict_keys=True)
+    assert queue.enqueue(2, key="reserved before") == (reserved.id, False)
 
 
 def _produce(url: str, racers: int, threads: int) -> list[Enqueued]:
