@@ -183,9 +183,9 @@ class Queue:
 
     def ack_many(self, tasks: Iterable[Claimed], *, results: Mapping[int, Any] | None = None, tx: Any = None) -> Any:
         batch = list(tasks)
+        pairs = sorted(map(held, batch))
         # A task that is given by id and token may have a key.
         careful = tx is not None or any(isinstance(task, tuple) or task.key is not None for task in batch)
-        pairs = sorted(map(held, batch))
         if careful or results:
             queues = {id: self.name for id, _ in pairs}
             queues |= {task.id: task.queue for task in batch if not isinstance(task, tuple)}
@@ -334,10 +334,12 @@ def changes_of(queue: str, **given: Any) -> dict[str, Any]:
 
 def held(task: Claimed) -> finish.Held:
     """Return the id and the token of a claimed task, or those that are given in its place."""
-    if isinstance(task, tuple):
+    if isinstance(task, Task):
+        return task.id, task.token
+    if isinstance(task, tuple) and len(task) == 2:
         id, token = task
         return checks.count("id", id), checks.count("token", token)
-    return task.id, task.token
+    raise TypeError(f"pass a claimed task, or its id and its token as a pair, not {task!r}")
 
 
 def _result_rows(codec: Codec, queues: Mapping[int, str], results: Mapping[int, Any]) -> list[TaskResult]:

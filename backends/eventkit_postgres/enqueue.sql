@@ -83,7 +83,7 @@ SELECT k.key, k.task_id, CASE WHEN q.strict_keys THEN coalesce(t.payload, k.payl
 FROM
     eventkit_key AS k
     LEFT JOIN eventkit_queue AS q ON q.name = k.queue
-    LEFT JOIN eventkit_task AS t ON t.id = k.task_id AND t.queue = k.queue
+    LEFT JOIN eventkit_task AS t ON t.id = k.task_id AND t.queue = k.queue AND t.state <> 'done'
 WHERE k.queue = :queue AND k.key = ANY (:keys::text[])
 
 -- step: ReadRoom

@@ -30,9 +30,15 @@ RETURNING 1
 
 -- Limits over several queues.  A change wakes the workers of all of them.
 
+-- Claims lock the rows in the same order.
 -- step: SaveClusterLimit
+WITH held AS MATERIALIZED (
+    SELECT FROM eventkit_cluster_limit WHERE name = :name ORDER BY queue FOR UPDATE
+)
 INSERT INTO eventkit_cluster_limit (name, queue, max_running)
-SELECT :name, queue, :max_running FROM unnest(:queues::text[]) AS queue ORDER BY queue
+SELECT :name, queue, :max_running
+FROM (SELECT count(*) FROM held) AS first, unnest(:queues::text[]) AS queue
+ORDER BY queue
 ON CONFLICT (name, queue) DO UPDATE
 SET max_running = excluded.max_running
 RETURNING eventkit_wake('task', queue)

@@ -4,6 +4,17 @@
 -- name: AcquireLock
 SELECT eventkit_take_lock(:name, :token, :holder, :ttl)
 
+-- A renewal that shortens the lock wakes those who wait until the earlier expiry.
+-- name: RenewLock
+WITH held AS MATERIALIZED (
+    SELECT expires_at FROM eventkit_lock WHERE name = :name AND token = :token AND expires_at > :now FOR UPDATE
+)
+UPDATE eventkit_lock AS l
+SET ttl = :ttl, expires_at = :now + :ttl::bigint * interval '1 ms'
+FROM held
+WHERE l.name = :name
+RETURNING CASE WHEN l.expires_at < held.expires_at THEN eventkit_wake('lock', l.name) END
+
 -- Does not wait for the disk: if a crash of the server undoes it, the lock expires.
 -- name: ReleaseLock
 SELECT set_config('synchronous_commit', 'off', true)

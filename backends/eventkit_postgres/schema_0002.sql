@@ -20,10 +20,8 @@ CREATE TABLE eventkit_cluster_limit (
     name text COLLATE "C" NOT NULL,
     queue text COLLATE "C" NOT NULL,
     max_running bigint NOT NULL,
-    PRIMARY KEY (name, queue)
+    PRIMARY KEY (queue, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
-
-CREATE INDEX eventkit_cluster_limit_queue ON eventkit_cluster_limit (queue)
 
 -- Replaced, not dropped, so that grants and the views of an application stay.
 CREATE OR REPLACE VIEW eventkit_task_now AS

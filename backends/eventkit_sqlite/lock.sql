@@ -15,6 +15,12 @@ SET
 WHERE (expires_at > :now) IS NOT TRUE OR expires_at > :now + ttl + 1000
 RETURNING iif(token = :token, fence, NULL)
 
+-- name: RenewLock
+UPDATE eventkit_lock
+SET ttl = :ttl, expires_at = :now + :ttl
+WHERE name = :name AND token = :token AND expires_at > :now
+RETURNING fence
+
 -- name: ReleaseLock
 UPDATE eventkit_lock
 SET token = NULL, holder = NULL, expires_at = NULL

@@ -20,10 +20,8 @@ CREATE TABLE eventkit_cluster_limit (
     name TEXT NOT NULL,
     queue TEXT NOT NULL,
     max_running INTEGER NOT NULL,
-    PRIMARY KEY (name, queue)
+    PRIMARY KEY (queue, name)
 ) WITHOUT ROWID, STRICT
-
-CREATE INDEX eventkit_cluster_limit_queue ON eventkit_cluster_limit (queue)
 
 DROP VIEW eventkit_task_now
 

@@ -143,6 +143,11 @@ def test_another_process_finishes_tasks_by_id_and_token(kit: EventKit, url: str)
     assert [kit.results.get(tasks[0].id), kit.results.get(tasks[3].id)] == ["sent", "kept"]
     with pytest.raises(TypeError, match="token is a whole number, not str"):
         queue.ack((tasks[1].id, str(tasks[1].token)))  # type: ignore[arg-type]
+    wrong: Any
+    for wrong in (tasks[1].id, [tasks[1].id, tasks[1].token], (tasks[1].id,), None):
+        for call in (queue.ack, queue.retry, queue.release, lambda task: queue.ack_many([task])):
+            with pytest.raises(TypeError, match="pass a claimed task, or its id and its token as a pair, not"):
+                call(wrong)
 
 
 @proves("Q5", "Q11")

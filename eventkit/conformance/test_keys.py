@@ -53,6 +53,10 @@ def test_a_strict_queue_refuses_a_key_with_another_payload(kit: EventKit, end: s
     ]
     queue.configure(strict_keys=False)
     assert queue.enqueue("another", key="k") == (first.id, False)
+    reserved = queue.enqueue(1, key="reserved before")
+    assert queue.ack_many(queue.claim("worker", 9))
+    queue.configure(strict_keys=True)
+    assert queue.enqueue(2, key="reserved before") == (reserved.id, False)
 
 
 def _produce(url: str, racers: int, threads: int) -> list[Enqueued]:

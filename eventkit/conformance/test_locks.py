@@ -248,6 +248,15 @@ def test_a_renewal_is_waited_for_too(patient: EventKit) -> None:
 
 
 @proves("K1")
+def test_a_renewal_that_shortens_a_lock_wakes(patient: EventKit) -> None:
+    held = patient.lock("l", ttl=3600)
+    assert held.acquire()
+    waiting = asleep(patient.lock("l").acquire, wait=PATIENCE)
+    assert held.renew(ttl=0.3)
+    assert waiting.result(SOON)
+
+
+@proves("K1")
 def test_waiting_in_vain_ends(kit: EventKit) -> None:
     assert kit.lock("l").acquire()
     started = time.monotonic()

@@ -257,17 +257,18 @@ def _hold(url: str) -> None:
         time.sleep(PATIENCE)
 
 
-def _run(url: str, racers: int) -> tuple[int, int]:
-    """Run tasks until there are none; return how many, and the most that were running at once."""
+def _run(url: str, racers: int, *names: str) -> tuple[int, int]:
+    """Run the tasks of queues until there are none; return how many, and the most that were running at once."""
     runs = most = 0
     with eventkit.connect(url) as kit:
-        queue = kit.queue("jobs")
+        queues = [kit.queue(name) for name in names]
         line_up(kit, racers)
-        while queue.size():
-            for task in queue.claim("worker", 5, wait=0.2):
-                most = max(most, queue.stats().running)
-                runs += 1
-                assert queue.ack(task)
+        while any(queue.size() for queue in queues):
+            for queue in queues:
+                for task in queue.claim("worker", 5, wait=0.1):
+                    most = max(most, queue.stats().running if len(names) == 1 else kit.cluster_limits()[0].running)
+                    runs += 1
+                    assert queue.ack(task)
     return runs, most
 
 
@@ -416,7 +417,7 @@ def test_producers_have_a_rate(kit: EventKit) -> None:
     assert queue.enqueue(3).created
     assert queue.size() == 3
     advance(kit, -10_000)
-    assert queue.enqueue("after a clock that was ahead").created
+    queue.enqueue_many(["after a clock that was ahead"] * 2)
     queue.configure(enqueue_rate=10)
     queue.enqueue_many([4, 5])
     began = time.monotonic()
@@ -426,18 +427,10 @@ def test_producers_have_a_rate(kit: EventKit) -> None:
 
 
 @proves("Q13")
-def test_no_race_exceeds_the_rate_of_producers(kit: EventKit, url: str) -> None:
+@pytest.mark.parametrize("limits", [{"max_size": 20}, {"enqueue_rate": 1e-6, "enqueue_burst": 20}], ids=str)
+def test_no_race_exceeds_a_limit_for_producers(kit: EventKit, url: str, limits: dict[str, Any]) -> None:
     queue = kit.queue("jobs")
-    queue.configure(enqueue_rate=1e-6, enqueue_burst=20)
-    with spawn(_fill, url, 2, 30) as one, spawn(_fill, url, 2, 30) as two:
-        pass
-    assert one.result() + two.result() == queue.size() == 20
-
-
-@proves("Q13")
-def test_no_race_exceeds_max_size(kit: EventKit, url: str) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(max_size=20)
+    queue.configure(**limits)
     with spawn(_fill, url, 3, 40) as one, spawn(_fill, url, 3, 40) as two, spawn(_fill, url, 3, 40) as three:
         pass
     assert one.result() + two.result() + three.result() == queue.size() == 20
@@ -549,39 +542,17 @@ def test_a_lease_that_ends_makes_room_in_the_other_queue(kit: EventKit) -> None:
     assert len(kit.queue("two").claim("worker", wait=60)) == 1
 
 
-def _run_both(url: str, racers: int) -> tuple[int, int]:
-    """Run the tasks of two queues until there are none; return how many, and the most that were running at once."""
-    runs = most = 0
-    with eventkit.connect(url) as kit:
-        queues = [kit.queue("one"), kit.queue("two")]
-        line_up(kit, racers)
-        while any(queue.size() for queue in queues):
-            for queue in queues:
-                for task in queue.claim("worker", 5, wait=0.1):
-                    most = max(most, kit.cluster_limits()[0].running)
-                    runs += 1
-                    assert queue.ack(task)
-    return runs, most
-
-
-@proves("Q23")
-def test_no_race_exceeds_a_limit_over_several_queues(kit: EventKit, url: str) -> None:
-    kit.cluster_limit("gpu", 2, queues=["one", "two"])
-    kit.queue("one").enqueue_many(range(30))
-    kit.queue("two").enqueue_many(range(30))
-    with spawn(_run_both, url, 3) as one, spawn(_run_both, url, 3) as two, spawn(_run_both, url, 3) as three:
-        pass
-    answers = [one.result(), two.result(), three.result()]
-    assert sum(runs for runs, _ in answers) == 60
-    assert max(most for _, most in answers) <= 2
-
-
 @proves("Q13")
-def test_max_running_holds_across_processes(kit: EventKit, url: str) -> None:
-    queue = kit.queue("jobs")
-    queue.configure(max_running=2)
-    queue.enqueue_many(range(60))
-    with spawn(_run, url, 3) as one, spawn(_run, url, 3) as two, spawn(_run, url, 3) as three:
+@pytest.mark.parametrize("names", [("jobs",), pytest.param(("one", "two"), marks=proves("Q23"))], ids=str)
+def test_limits_of_running_tasks_hold_across_processes(kit: EventKit, url: str, names: tuple[str, ...]) -> None:
+    if len(names) == 1:
+        kit.queue("jobs").configure(max_running=2)
+    else:
+        kit.cluster_limit("gpu", 2, queues=names)
+    for name in names:
+        kit.queue(name).enqueue_many(range(60 // len(names)))
+    call = _run, url, 3, *names
+    with spawn(*call) as one, spawn(*call) as two, spawn(*call) as three:
         pass
     answers = [one.result(), two.result(), three.result()]
     assert sum(runs for runs, _ in answers) == 60

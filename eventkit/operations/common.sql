@@ -213,14 +213,6 @@ RETURNING 1
 -- name: RemoveSchedule
 DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
 
--- Locks.
-
--- name: RenewLock
-UPDATE eventkit_lock
-SET ttl = CAST(:ttl AS bigint), expires_at = :now + CAST(:ttl AS bigint) * :ms
-WHERE name = :name AND token = :token AND expires_at > :now
-RETURNING fence
-
 -- Workers.
 
 -- step: SaveWorker

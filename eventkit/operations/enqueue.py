@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 from itertools import chain, repeat
-from typing import Any, ClassVar, NamedTuple
-
-import msgspec
+from typing import ClassVar, NamedTuple
 
 from ..errors import KeyConflict, QueueFull
 from ..values import Enqueued
@@ -75,26 +75,21 @@ class EnqueueMany(Operation[list[Enqueued]], frozen=True):
         plain = iter([id for id, key in rows if key is None])
         created: dict[str, int] = {key: id for id, key in rows if key is not None}
         keys = Counter(task[4] for task in self.tasks if task[4] is not None)
-        wanted = {key for key, number in keys.items() if key not in created or number > 1}
-        taken: dict[str, int] = {}
-        held = (yield step("FindKeys", queue=self.queue, keys=sorted(wanted))) if wanted else []
-        payloads: dict[str, str | bytes] = {}
-        for key, id, payload in held:
-            taken[key] = id
-            if payload is not None:
-                payloads[key] = payload
+        wanted = sorted(key for key, number in keys.items() if key not in created or number > 1)
+        found = (yield step("FindKeys", queue=self.queue, keys=wanted)) if wanted else []
+        holders = {key: (id, payload) for key, id, payload in found}
         answers: list[Enqueued] = []
         for task in self.tasks:
             key = task[4]
             if key is None:
                 answers.append(Enqueued(next(plain), True))
             elif key in created:
-                answers.append(Enqueued(created[key], True))
-                taken[key] = created.pop(key)
-            elif key in payloads and not _same(task[0], payloads[key]):
-                raise KeyConflict(self.queue, key, taken[key])
+                answers.append(Enqueued(created.pop(key), True))
             else:
-                answers.append(Enqueued(taken[key], False))
+                id, payload = holders[key]
+                if payload is not None and not _same(task[0], payload):
+                    raise KeyConflict(self.queue, key, id)
+                answers.append(Enqueued(id, False))
         return answers
 
 
@@ -146,11 +141,9 @@ class Bucket(NamedTuple):
         return self.burst if self.burst is not None else max(1.0, self.rate or 0)
 
     def content(self) -> float:
-        """Return the tokens in it by now; at least one if a clock that was ahead by more than a second refilled it."""
-        if self.tokens is None or self.refilled_at is None or self.rate is None:
+        """Return the tokens in it by now; it is full if a clock that was ahead by more than a second refilled it."""
+        if self.tokens is None or self.refilled_at is None or self.rate is None or self.refilled_at > self.now + 1000:
             return self.depth
-        if self.refilled_at > self.now + 1000:
-            return max(1.0, self.tokens)
         return min(self.depth, self.tokens + max(0, self.now - self.refilled_at) * self.rate / 1000)
 
 
@@ -202,15 +195,12 @@ def check_bound(queue: str, added: int) -> Plan[None]:
 def _same(text: str, other: str | bytes) -> bool:
     """Return whether two payloads are the same JSON value."""
     try:
-        return _equal(msgspec.json.decode(text), msgspec.json.decode(other))
-    except msgspec.DecodeError:
+        one, two = (json.loads(each, parse_int=_number, parse_float=_number) for each in (text, other))
+    except (ValueError, ArithmeticError, RecursionError):
         return False
+    return bool(one == two)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """Return whether two values are the same in JSON, where true is not 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
+def _number(text: str) -> tuple[Decimal]:
+    """Return a number in a tuple, because True equals 1."""
+    return (Decimal(text),)

@@ -27,6 +27,7 @@ DECLARE
     moment timestamptz := clock_timestamp();
     mark timestamptz;
     raised boolean;
+    shared boolean := EXISTS (SELECT FROM eventkit_cluster_limit AS l WHERE l.queue = $1);
 BEGIN
     IF NOT EXISTS (
         SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.raise_at > moment AND l.wake_at <= moment
@@ -36,11 +37,14 @@ BEGIN
     PERFORM FROM eventkit_queue AS q
     WHERE q.name = $1 AND (q.rate IS NOT NULL OR q.max_running IS NOT NULL)
     FOR UPDATE;
-    PERFORM FROM eventkit_cluster_limit AS l
-    WHERE l.name IN (SELECT o.name FROM eventkit_cluster_limit AS o WHERE o.queue = $1)
-    ORDER BY l.name, l.queue
-    FOR UPDATE;
+    IF shared THEN
+        PERFORM FROM eventkit_cluster_limit AS l
+        WHERE l.name IN (SELECT o.name FROM eventkit_cluster_limit AS o WHERE o.queue = $1)
+        ORDER BY l.name, l.queue
+        FOR UPDATE;
+    END IF;
     moment := date_trunc('milliseconds', clock_timestamp());
+    room := CASE WHEN shared THEN eventkit_cluster_room($1, moment) END;
     mark := (
         SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low_water AS l
         WHERE l.queue = $1 AND l.raise_at > moment - interval '1 s' AND l.wake_at <= moment
@@ -52,7 +56,7 @@ BEGIN
         CASE WHEN q.max_running IS NOT NULL THEN (
             SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at > moment
         ) END,
-        eventkit_cluster_room($1, moment),
+        room,
         EXISTS (
             SELECT FROM eventkit_task AS t
             WHERE t.queue = $1 AND t.state = 'scheduled' AND t.wake_at <= moment AND t.wake_at >= mark

@@ -66,25 +66,25 @@ END
 $$
 
 -- Take a token of the queue's rate for producers, and raise an error if there is none.  After a clock that was ahead by
--- more than a second, the bucket holds one at least.
+-- more than a second, the bucket is full.
 CREATE OR REPLACE FUNCTION eventkit_spend_enqueue_token(queue text) RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     room record;
-    depth double precision;
     content double precision;
 BEGIN
     SELECT * INTO room FROM eventkit_room($1);
     IF room.rate IS NULL THEN
         RETURN;
     END IF;
-    depth := coalesce(room.burst, greatest(1, room.rate));
-    content := CASE
-        WHEN room.tokens IS NULL OR room.refilled_at IS NULL THEN depth
-        WHEN room.refilled_at > room.now + 1000 THEN greatest(1, room.tokens)
-        ELSE least(depth, room.tokens + greatest(0, room.now - room.refilled_at) * room.rate / 1000)
-    END;
+    content := least(
+        coalesce(room.burst, greatest(1, room.rate)),
+        CASE
+            WHEN room.refilled_at <= room.now + 1000
+            THEN room.tokens + greatest(0, room.now - room.refilled_at) * room.rate / 1000
+        END
+    );
     IF content < 1 - 1e-6 THEN
         RAISE EXCEPTION
             'queue % has reached its enqueue_rate: try again in % s', quote_literal($1), round(((1 - content) / room.rate)::numeric, 3)
@@ -94,13 +94,13 @@ BEGIN
 END
 $$
 
--- Whether two payloads are the same value; jsonb, which compares them, refuses NULs.
+-- Whether two payloads are the same value; jsonb, which compares them, refuses NULs and some numbers.
 CREATE OR REPLACE FUNCTION eventkit_same_json(one json, other json) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
     RETURN $1::text = $2::text OR $1::jsonb = $2::jsonb;
-EXCEPTION WHEN untranslatable_character THEN
+EXCEPTION WHEN data_exception THEN
     RETURN false;
 END
 $$
@@ -199,8 +199,8 @@ BEGIN
 END
 $$
 
--- Add a task that is due now and has no key, if there is room for it, and no other limit for producers.  Mostly there is no bound, and claims scan the
--- priority already: then it is one statement.
+-- Add a task that is due now and has no key, if there is room for it, and no other limit for producers.  Mostly there is
+-- no bound, and claims scan the priority already: then it is one statement.
 CREATE OR REPLACE FUNCTION eventkit_add(queue text, payload json, headers json, priority integer, max_attempts bigint)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -302,7 +302,7 @@ BEGIN
         FROM
             eventkit_key AS k
             LEFT JOIN eventkit_queue AS q ON q.name = k.queue
-            LEFT JOIN eventkit_task AS t ON t.id = k.task_id AND t.queue = k.queue
+            LEFT JOIN eventkit_task AS t ON t.id = k.task_id AND t.queue = k.queue AND t.state <> 'done'
         WHERE k.queue = $1 AND k.key = $9;
         IF NOT eventkit_same_json(holder.payload, checked) THEN
             RAISE EXCEPTION

@@ -50,15 +50,16 @@ WHERE
     );
 UPDATE eventkit_queue
 SET
-    enqueue_tokens = CASE
-        WHEN enqueue_refilled_at > :now + 1000 THEN max(1.0, enqueue_tokens)
-        ELSE min(
-            coalesce(enqueue_burst, max(1.0, enqueue_rate)),
-            coalesce(
-                enqueue_tokens + max(0, :now - enqueue_refilled_at) * enqueue_rate / 1000, enqueue_burst, max(1.0, enqueue_rate)
-            )
+    enqueue_tokens = min(
+        coalesce(enqueue_burst, max(1.0, enqueue_rate)),
+        coalesce(
+            CASE
+                WHEN enqueue_refilled_at <= :now + 1000
+                THEN enqueue_tokens + max(0, :now - enqueue_refilled_at) * enqueue_rate / 1000
+            END,
+            enqueue_burst, max(1.0, enqueue_rate)
         )
-    END - 1,
+    ) - 1,
     enqueue_refilled_at = :now
 WHERE changes() AND name = NEW.queue AND enqueue_rate IS NOT NULL;
 SELECT RAISE(ABORT, 'the queue has reached its enqueue_rate: try again later, or configure a larger enqueue_rate')
