@@ -161,7 +161,7 @@ class Fleet:
         runs, logs = self.runs(), "\n".join(member.log for member in self.past)
         assert {run.number for attempts in runs.values() for run in attempts.values() if run.ended} >= {*range(numbers)}
         assert runs.keys() == {info.id for info in done}
-        explained = set(re.findall(r"task (\d+) (?:of queue \S+ was|failed)", logs))
+        explained = set(re.findall(r"task (\d+) (?:of queue \S+ (?:was|had)|failed)", logs))
         reasons: Counter[str] = Counter()
         for info in done:
             of_task = runs[info.id]
