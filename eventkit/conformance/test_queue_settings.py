@@ -551,8 +551,7 @@ def test_limits_of_running_tasks_hold_across_processes(kit: EventKit, url: str, 
         kit.cluster_limit("gpu", 2, queues=names)
     for name in names:
         kit.queue(name).enqueue_many(range(60 // len(names)))
-    call = _run, url, 3, *names
-    with spawn(*call) as one, spawn(*call) as two, spawn(*call) as three:
+    with spawn(_run, url, 3, *names) as one, spawn(_run, url, 3, *names) as two, spawn(_run, url, 3, *names) as three:
         pass
     answers = [one.result(), two.result(), three.result()]
     assert sum(runs for runs, _ in answers) == 60
