@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 import eventkit
 
 from .contestants import WithKit, payloads
@@ -222,6 +224,13 @@ def echo() -> None:
     uvicorn.Server(config).run([listening])
 
 
+class _Claimed(msgspec.Struct):
+    """The fields of a claimed task that its ack needs."""
+
+    id: int
+    token: str
+
+
 class Client(asyncio.Protocol):
     """A persistent connection with one request at a time."""
 
@@ -300,15 +309,14 @@ class Load:
         """Return the messages a second that are polled and acked, 32 at a time."""
         ends, polled = time.perf_counter() + seconds, 0
         poll = request("POST", "/queues/out/poll?batch=32", b"")
-        held = re.compile(rb'"id":(\d+),"token":"(\d+)"')
+        claimed = msgspec.json.Decoder(list[_Claimed])
 
         async def one() -> None:
             nonlocal polled
             client = await self._client()
-            while time.perf_counter() < ends and (messages := held.findall(await client.ask(poll))):
-                body = b",".join([b'{"id":%b,"token":"%b"}' % message for message in messages])
-                await client.ask(request("POST", "/queues/out/ack", b"[%b]" % body))
-                polled += len(messages)
+            while time.perf_counter() < ends and (tasks := claimed.decode(await client.ask(poll))):
+                await client.ask(request("POST", "/queues/out/ack", msgspec.json.encode(tasks)))
+                polled += len(tasks)
             client.close()
 
         began = time.perf_counter()

@@ -5,6 +5,10 @@ that writes back to back keeps the others from writing.  Before a transaction ta
 on the file ``<database>-lock``, and releases it after the commit.  It only decides the order.  SQLite's own lock still
 protects the data, so a connection that does not take part, or cannot, is as safe as before.
 
+The kit's own transactions take no lock while no other connection holds it or waits for it: the check costs a third of a
+microsecond once in a millisecond, and the lock two microseconds each time.  A connection that meets such a transaction
+takes the lock, which is what the next check finds.
+
 The locks are open file description locks on bytes that the file does not have.  Byte 0 is the lock.  A connection that
 has to wait locks the byte whose number is the time at which it came, its ticket, and then tries to lock byte 0 together
 with all tickets before its own, which fails as long as any connection before it holds or waits.  The kernel releases
@@ -12,9 +16,6 @@ the bytes of a process that has died.
 
 A waiting connection polls: a blocking call has no timeout, and polling does not cost it its place.  The pauses grow
 with the time that it has waited, and are short only for the connection whose turn is next.
-
-A statement of the kit that commits by itself takes no lock while no other connection holds it or waits for it: the
-check costs a third of a microsecond once in a millisecond, and the lock one microsecond each time.
 """
 
 import errno
@@ -299,7 +300,7 @@ class Writer:
         connection = self.connection
         if monotonic() >= self._file.check_at:
             self._file.check_before_write(connection)
-        # A statement that commits by itself is too short to take the lock, unless it would overtake others.
+        # A statement that commits by itself waits for no lock, unless it would overtake others.
         if operation.scope not in _BY_ITSELF or self.lock.is_wanted():
             return self._with_lock(operation, caller)
         try:
@@ -374,10 +375,11 @@ class Writer:
                     job.finish(error=self._file.explain(error, self.connection))
             return any(job.done for job in jobs)
 
-        if not self.lock.take(lambda: give_up(apsw.exception_for(apsw.SQLITE_BUSY))):
-            return False
+        in_turn = self.lock.is_wanted()
         pause = _FIRST_RETRY
         while True:
+            if in_turn and not self.lock.take(lambda: give_up(apsw.exception_for(apsw.SQLITE_BUSY))):
+                return False
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
                 return True
@@ -386,8 +388,10 @@ class Writer:
                     raise
                 if give_up(error):
                     return False
-            sleep(pause)
-            pause = min(2 * pause, _LONGEST_RETRY)
+            if in_turn:
+                sleep(pause)
+                pause = min(2 * pause, _LONGEST_RETRY)
+            in_turn = True
 
     def begin(self, caller: object) -> None:
         """Begin ``kit.transaction()`` for *caller*, unless `closing` is set first; `end` must follow in any case."""
