@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-LINES = 111_600
+LINES = 111_800
 PRODUCTION_LINES = 46_500
 PRODUCTION_MODULES = 164
 PUBLIC_NAMES = 49
