@@ -401,7 +401,12 @@ class Membership(Feed[Event[Any]]):
     def _first(self) -> int:
         """Return the first event of the block that was not handled."""
         current = self.current
-        if current is not None and current is not self.handled and current is not self._ended and current.offset not in self._again:
+        if (
+            current is not None
+            and current is not self.handled
+            and current is not self._ended
+            and current.offset not in self._again
+        ):
             return current.offset
         waiting = self._rest or self.items
         return waiting[0].offset if waiting else MOST

@@ -20,7 +20,6 @@ from . import (
     Read,
     Rows,
     Step,
-    column,
     first_or_none,
     flag,
     step,
@@ -182,9 +181,9 @@ class SaveMember(Operation[None], frozen=True):
     proof: Position
     positions: list[tuple[int, int]]
     """Each partition of whatever else is saved, with its position; a lower one than the stored has no effect."""
-    parked: list[ParkedRow] = []
-    done: list[int] = []
-    release: list[int] = []
+    parked: list[ParkedRow]
+    done: list[int]
+    release: list[int]
 
     def plan(self) -> Plan[None]:
         """Save the positions first: that locks the partitions against takeover."""
@@ -197,8 +196,8 @@ class SaveMember(Operation[None], frozen=True):
             held = yield step("SavePositions", **name, token=self.token, positions=self.positions, **proof)
             if len(held) < len(self.positions):
                 raise LeaseLost(
-                    f"a partition of group {self.group!r} of stream {self.topic!r} has moved to another member: nothing "
-                    f"was saved; join again to continue"
+                    f"a partition of group {self.group!r} of stream {self.topic!r} has moved to another member: "
+                    f"nothing was saved; join again to continue"
                 )
         if self.parked:
             yield step("AddParked", **name, parked=self.parked)
@@ -279,9 +278,7 @@ class FollowGroup(Read[Block | None], frozen=True):
         position = self.position.past(rows) if rows and rows[-1][0] > self.position.offset else self.position
         if not self.whole and rows and rows[-1][0] in last:
             rows.pop()
-        return Block(
-            reading.decode(rows), seen[-1][0] if seen else self.after, len(seen) == self.limit, position
-        )
+        return Block(reading.decode(rows), seen[-1][0] if seen else self.after, len(seen) == self.limit, position)
 
 
 class LoadParked(Read[list[Event[Any]]], frozen=True):

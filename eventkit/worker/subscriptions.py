@@ -134,9 +134,7 @@ class Subscriptions:
             )
             await through(member.hold, event)
 
-    async def _attempt(
-        self, declaration: SubscriberDeclaration, event: Event[Any], attempt: int
-    ) -> Exception | None:
+    async def _attempt(self, declaration: SubscriberDeclaration, event: Event[Any], attempt: int) -> Exception | None:
         """Call the function with an event; return what it raised."""
         outcome, failure = "handled", None
         try:
