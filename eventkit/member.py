@@ -5,10 +5,8 @@ partitions.  It looks at its share of the partitions between two events, so that
 when another member gets it.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from heapq import heapify, heappop, heappush
 from time import monotonic
 from typing import Any
 
@@ -21,9 +19,10 @@ from .loops import AsyncMessages, Feed, Messages, located
 from .operations import Operation
 from .operations import consumer_group as operations
 from .operations.claim import fresh_token
-from .operations.consumer_group import ParkedRow, partition_of
+from .operations.consumer_group import ParkedRow
 from .operations.position import Position, ReadPosition, VerifyPosition
 from .operations.stream import ReadHead
+from .partitions import Partition, Partitions
 from .plans import HAND, Call, Plan, Sleep
 from .retry import delay_after
 from .values import Event
@@ -40,46 +39,7 @@ _LOCKED = 1.0
 _MOST_KEYS = 10_000
 """The maximum number of events that are looked at in one step."""
 
-_MOST_RETRIED = 100
-"""The maximum number of parked events that are handed out before others."""
-
-
-class _Partition:
-    """A partition of a member."""
-
-    __slots__ = ("before", "full", "parked", "read", "saved", "stopped")
-
-    def __init__(self, position: int, stopped: bool) -> None:
-        self.saved = self.before = self.read = position
-        """The stored position; and the offsets up to which the stream was read before this block, and with it."""
-        self.parked = 0
-        self.full = False
-        """True if reading waits until fewer events are parked."""
-        self.stopped = stopped
-
-    def position(self, first: int) -> int:
-        """Return the position to save, if *first* is the first event of this block that was not handled."""
-        return max(self.saved, self.before, min(self.read, first - 1))
-
-
-class _Parked:
-    """An event that waits for its next attempt at *due*; or, where that is None, for the events of its key before it."""
-
-    __slots__ = ("attempt", "due", "event", "key", "partition", "queued")
-
-    def __init__(self, event: int, partition: int, key: str | None, attempt: int, due: float | None) -> None:
-        self.event = event
-        self.partition = partition
-        self.key = key
-        self.attempt = attempt
-        """The number of attempts that have failed."""
-        self.due = due
-        self.queued = False
-
-    @property
-    def line(self) -> str | int:
-        """The events that wait for each other: those of the key, or this one alone."""
-        return self.event if self.key is None else self.key
+_NEVER = float("inf")
 
 
 class Membership(Feed[Event[Any]]):
@@ -110,33 +70,19 @@ class Membership(Feed[Event[Any]]):
         self._batch = batch
         self._every_s = every_s
         self._skip = skip
-        self.paused = False
+        self._paused = False
         self._clear()
 
     def _clear(self) -> None:
+        self.partitions = Partitions(self.items)
         self._lease: Lease | None = None
         self._token = fresh_token()
-        self._count = 0
-        self._bound = 0
         self._generation = -1
         self._position: Position | None = None
-        self.held: dict[int, _Partition] = {}
-        self._lines: dict[str | int, deque[_Parked]] = {}
-        """The parked events, by what they wait for, in order."""
-        self._due: list[tuple[float, int, _Parked]] = []
-        self._unwritten: dict[int, _Parked] = {}
-        self._done: list[int] = []
-        """The parked events that were handled, whose rows are still stored."""
-        self._again: dict[int, _Parked] = {}
-        """The parked events that are being handed out again."""
-        self._rest: list[Event[Any]] = []
-        """The events that were read, while parked ones are handed out."""
-        self._retrying = False
-        self._ended: Event[Any] | None = None
-        """The event that was parked while it was in progress."""
+        self._parked: Event[Any] | None = None
+        """The event that was parked, or has stopped its partition, while it was in progress."""
         self._save_at = self._check_at = 0.0
-        self._changes_at = float("inf")
-        self.items.clear()
+        self._changes_at = _NEVER
 
     def steps(self) -> Plan[None]:
         """Join; then read, hand out, and save from time to time and when idle."""
@@ -145,14 +91,16 @@ class Membership(Feed[Event[Any]]):
                 if self._lease is None:
                     yield from self._join()
                 yield from self._look()
-                block = yield from self._read()
-                if block is None:
-                    continue
-                while self.items:
+                parts = self.partitions
+                if parts.retrying and not self.items:
+                    parts.end_again()
+                if not parts.retrying and (parts.again or parts.due <= monotonic()):
+                    if offsets := parts.take_due():
+                        parts.begin_again((yield operations.LoadParked(self._stream, offsets, self._codec)))
+                elif not self.items:
+                    yield from self._read()
+                if self.items:
                     yield HAND
-                    yield from self._look()
-                if not block.more:
-                    yield from self._idle(max(block.last, block.position.offset))
             except PASSING:
                 continue
 
@@ -161,13 +109,13 @@ class Membership(Feed[Event[Any]]):
         began, seconds = monotonic(), self._lease_ms / 1000
         self._clear()
         token = self._token
-        self._count = yield operations.JoinGroup(
+        self.partitions.count = yield operations.JoinGroup(
             self._stream,
             self._group,
             default_worker(),
             token,
             self._lease_ms,
-            self.paused,
+            self._paused,
             self._wanted,
             self._max_parked,
             start,
@@ -192,7 +140,7 @@ class Membership(Feed[Event[Any]]):
         )
 
     def _look(self) -> Plan[None]:
-        """Renew, save, and look at the share if it is time; and hand out parked events that are due."""
+        """Renew, save, and look at the share if it is time."""
         while self._lease is not None and monotonic() >= self._lease.until:
             began = monotonic()
             self._lease.answered(began, (yield self._lease.renewal()))
@@ -205,72 +153,47 @@ class Membership(Feed[Event[Any]]):
             self._check_at = monotonic() + _CHECK
             if generation != self._generation or monotonic() >= self._changes_at:
                 yield from self._balance()
-        while not self._retrying and self._due and self._due[0][0] <= monotonic():
-            yield from self._hand_out_again()
-        times = [self._save_at, self._check_at]
-        if self._due and not self._retrying:
-            times.append(self._due[0][0])
-        if self._lease is not None:
-            self.look_at = min(*times, self._lease.until)
+        due = _NEVER if self.partitions.retrying else self.partitions.due
+        if (lease := self._lease) is not None:
+            self.look_at = min(self._save_at, self._check_at, due, lease.until)
 
     def _balance(self) -> Plan[None]:
         """Take partitions up to the share of this member, and release those beyond it."""
-        began = monotonic()
+        began, held = monotonic(), self.partitions.held
         balance: operations.Balance | None = yield operations.BalanceGroup(
-            self._stream, self._group, self._token, frozenset(self.held)
+            self._stream, self._group, self._token, frozenset(held)
         )
-        if balance is None or self.held.keys() - balance.held:
+        if balance is None or held.keys() - balance.held:
             raise self._gone()
-        self._generation, self._bound = balance.generation, balance.max_parked
+        self._generation, self.partitions.bound = balance.generation, balance.max_parked
         for number, (position, stopped) in balance.held.items():
-            if number in self.held:
-                self.held[number].stopped = stopped
-            else:
-                self.held[number] = _Partition(position, stopped)
+            held.setdefault(number, Partition(position, stopped)).stopped = stopped
         for event, number, key, attempt, due in balance.parked:
-            self._park(_Parked(event, number, key, attempt, None if due is None else began + due / 1000))
-        for line in self._lines.values():
-            self._schedule(line[0])  # Those of a partition that was stopped, and of new ones.
-        surplus = sorted(self.held)[balance.share :]
-        self._changes_at = float("inf") if balance.check is None else began + balance.check / 1000
-        if len(self.held) < balance.share:
+            self.partitions.park(event, number, key, attempt, None if due is None else began + due / 1000)
+        self.partitions.schedule()
+        self._changes_at = _NEVER if balance.check is None else began + balance.check / 1000
+        if len(held) < balance.share:
             self._changes_at = min(self._changes_at, began + _LOCKED)
-        if surplus:
-            yield from self._release(surplus)
-        if self._position is None and self.held:
-            self._position = yield ReadPosition(self._stream, max(part.read for part in self.held.values()))
+        if surplus := sorted(held)[balance.share :]:
+            yield from self._save_all(surplus)
+            self.partitions.release(surplus)
+        if self._position is None and held:
+            self._position = yield ReadPosition(self._stream, max(part.read for part in held.values()))
 
-    def _release(self, numbers: list[int]) -> Plan[None]:
-        """Save and release partitions; what was read of them and not handed out is dropped."""
-        first, gone = self._first(), set(numbers)
-        yield self._saving(first, numbers)
-        self._saved(first)
-        self._keep(self.items, lambda event: self._number(event) not in gone)
-        self._rest = [event for event in self._rest if self._number(event) not in gone]
-        for number in numbers:
-            del self.held[number]
-        for parked in [one for one in self._again.values() if one.partition in gone]:
-            del self._again[parked.event]
-        self._lines = {name: line for name, line in self._lines.items() if line[0].partition not in gone}
-        self._due = [entry for entry in self._due if entry[2].partition not in gone]
-        heapify(self._due)
-
-    def _read(self) -> Plan[operations.Block | None]:
-        """Read the next block of the stream for all partitions that do not wait; None if the database has gone back."""
-        for part in self.held.values():
-            part.full = part.parked >= self._bound and part.full
-        reads = {number: part.read for number, part in self.held.items() if not (part.full or part.stopped)}
-        if not reads:
-            return operations.Block([], MOST, False, self._position or Position("", MOST))
-        assert self._position is not None
-        after = min(reads.values())
-        whole = len(reads) == self._count and max(reads.values()) == after
+    def _read(self) -> Plan[None]:
+        """Read the next block of the stream for all partitions that do not wait; without one, sleep."""
+        reads = self.partitions.reads()
+        if not reads or self._position is None:
+            yield from self._idle(MOST)
+            return
+        after, share = min(reads.values()), self.partitions.count / len(reads)
+        whole = share == 1 and max(reads.values()) == after
         block: operations.Block | None = yield operations.FollowGroup(
             self._stream,
             self._position,
             after,
-            min(self._batch * self._count // len(reads), _MOST_KEYS),
-            self._count,
+            min(int(self._batch * share), _MOST_KEYS),
+            self.partitions.count,
             reads,
             whole,
             self._codec,
@@ -278,91 +201,24 @@ class Membership(Feed[Event[Any]]):
         )
         if block is None:
             yield from self._rejoin()
-            return None
-        self._position = block.position
-        for number in reads:
-            part = self.held[number]
-            part.before, part.read = part.read, max(part.read, block.last)
-        self.items.extend(self._sifted(block.events) if self._lines or not whole else block.events)
-        return block
-
-    def _sifted(self, events: Iterable[Event[Any]]) -> list[Event[Any]]:
-        """Return the events that can be handed out, and park those behind a parked event of their key."""
-        passed = []
-        for event in events:
-            number = self._number(event)
-            part = self.held[number]
-            if part.full or part.stopped:
-                continue
-            if event.key is None or event.key not in self._lines:
-                passed.append(event)
-            elif part.parked >= self._bound:
-                part.full, part.read = True, event.offset - 1
-            else:
-                parked = self._unwritten[event.offset] = _Parked(event.offset, number, event.key, 0, None)
-                self._park(parked)
-        return passed
-
-    def _park(self, parked: _Parked) -> None:
-        self._lines.setdefault(parked.line, deque()).append(parked)
-        self.held[parked.partition].parked += 1
-
-    def _schedule(self, parked: _Parked) -> None:
-        """Hand out the first event of a line when it is due."""
-        if parked.event not in self._again and not parked.queued:
-            parked.queued = True
-            heappush(self._due, (monotonic() if parked.due is None else parked.due, parked.event, parked))
-
-    def _hand_out_again(self) -> Plan[None]:
-        """Hand out the parked events that are due, before all others."""
-        now, again = monotonic(), self._again
-        while self._due and self._due[0][0] <= now and len(again) < _MOST_RETRIED:
-            parked = heappop(self._due)[2]
-            parked.queued = False
-            if not self.held[parked.partition].stopped:
-                again[parked.event] = parked
-        if not again:
             return
-        found = yield operations.LoadParked(self._stream, sorted(again), self._codec)
-        self._retrying = True
-        self._rest = list(self.items)
-        self.items.clear()
-        self.items.extend(found)
-        while self.items:
-            yield HAND
-            yield from self._look()
-        # A pruned event is as good as handled: there is nothing to hand out.
-        self._finish(list(self._again.values()))
-        self.items.extend(self._rest)
-        self._rest, self._retrying = [], False
-
-    def _finish(self, handled: list[_Parked]) -> None:
-        """Forget parked events that were handled; those that follow them are due now."""
-        for parked in handled:
-            del self._again[parked.event]
-            self.held[parked.partition].parked -= 1
-            if self._unwritten.pop(parked.event, None) is None:
-                self._done.append(parked.event)
-            line = self._lines[parked.line]
-            line.popleft()
-            if line:
-                self._schedule(line[0])
-            else:
-                del self._lines[parked.line]
+        self._position = block.position
+        self.partitions.add(reads, block.events, block.last, own=whole)
+        if not (self.items or block.more):
+            yield from self._idle(max(block.last, block.position.offset))
 
     def _idle(self, after: int) -> Plan[None]:
         """Save, and wait for an event, a change of the group, or a parked event that is due."""
         position = self._position
         proof = (position.event, position.created) if position is not None else (0, 0)
         ahead = operations.MemberAhead(self._stream, self._group, self._generation, after, *proof)
-        due = self._due[0][0] if self._due else float("inf")
         self._check_at = 0.0
-        if self._saving(MOST).positions and (yield Sleep(ahead, min(due, monotonic() + _LINGER))):
+        due = self.partitions.due
+        if self._saving().positions and (yield Sleep(ahead, min(due, monotonic() + _LINGER))):
             return
         yield from self._save()
-        # A partition that waits for room is read again when a parked event was handled.
         until = min(due, self._changes_at)
-        yield Sleep(ahead, None if until == float("inf") else until)
+        yield Sleep(ahead, None if until == _NEVER else until)
 
     def leave(self) -> Plan[None]:
         """Save the positions of handled events, and leave the group; the others hand out the rest."""
@@ -371,13 +227,7 @@ class Membership(Feed[Event[Any]]):
             self._clear()
             return
         self.heartbeat.remove(lease)
-        first = self._first()
-        if self._again:
-            waiting = {event.offset for event in self.items}
-            if self.current is not None and self.current is not self.handled:
-                waiting.add(self.current.offset)
-            self._finish([one for one in self._again.values() if one.event not in waiting])
-        saving, leaving = self._saving(first), operations.LeaveGroup(self._stream, self._group, self._token)
+        saving, leaving = self._saving(), operations.LeaveGroup(self._stream, self._group, self._token)
         self._clear()
         with suppress(LeaseLost, *PASSING):  # Events whose handling is not saved are handed out again.
             yield saving
@@ -397,30 +247,18 @@ class Membership(Feed[Event[Any]]):
         self._clear()
         self.current = self.handled = None
         yield leaving
+        yield from self._join()
 
-    def _first(self) -> int:
-        """Return the first event of the block that was not handled."""
+    def _in_progress(self) -> Event[Any] | None:
+        """Return the event that was handed out last, if it was neither handled nor parked."""
         current = self.current
-        if (
-            current is not None
-            and current is not self.handled
-            and current is not self._ended
-            and current.offset not in self._again
-        ):
-            return current.offset
-        waiting = self._rest or self.items
-        return waiting[0].offset if waiting else MOST
+        return None if current is self.handled or current is self._parked else current
 
-    def _saving(self, first: int, released: Iterable[int] = ()) -> operations.SaveMember:
-        """Return the operation that saves what was handled before *first*, and what is parked."""
-        rows = self._rows()
-        needed = {*released, *(row[1] for row in rows)}
-        positions = [
-            (number, position)
-            for number, part in self.held.items()
-            if (position := part.position(first)) > part.saved or number in needed
-        ]
-        return self._operation(positions, rows, self._done.copy(), released)
+    def _saving(self, released: Iterable[int] = ()) -> operations.SaveMember:
+        """Return the operation that saves what was handled, and what is parked."""
+        self.partitions.finish(self._in_progress())
+        positions = self.partitions.positions(self._in_progress(), released)
+        return self._operation(positions, self.partitions.rows, list(self.partitions.done), released)
 
     def _operation(
         self, positions: list[tuple[int, int]], parked: list[ParkedRow], done: list[int], released: Iterable[int] = ()
@@ -430,105 +268,67 @@ class Membership(Feed[Event[Any]]):
             self._stream, self._group, self._token, proof, positions, parked, done, list(released)
         )
 
-    def _rows(self) -> list[ParkedRow]:
-        return [(one.event, one.partition, one.key, 0, None) for one in self._unwritten.values()]
-
-    def _saved(self, first: int) -> None:
-        """Remember that `_saving` was carried out."""
-        for part in self.held.values():
-            part.saved = part.position(first)
-        self._unwritten.clear()
-        self._done.clear()
-
     def _save(self) -> Plan[None]:
-        self._save_at = monotonic() + self._every_s
-        first = self._first()
-        saving = self._saving(first)
-        if not (saving.positions or saving.done):
-            return
         try:
-            yield saving
+            yield from self._save_all()
         except PASSING:
-            return  # The next save includes it; until then, events would only be handed out again.
+            pass  # The next save includes it; until then, events would only be handed out again.
         except LeaseLost:
             if self._position is None or (yield VerifyPosition(self._stream, self._position)):
                 raise
             yield from self._rejoin()
-            yield from self._join()
-        else:
-            self._saved(first)
+        self._save_at = monotonic() + self._every_s
 
-    def _number(self, event: Event[Any]) -> int:
-        return partition_of(event.offset, event.key, self._count)
+    def _save_all(self, released: Iterable[int] = ()) -> Plan[None]:
+        saving = self._saving(released)
+        if saving.positions:
+            yield saving
+            self.partitions.saved(saving.positions)
 
-    def _in_progress(self, event: Event[Any]) -> int:
-        """Return the partition of the event that was handed out last."""
-        if event is not self.current or event is self._ended:
+    def _partition_of(self, event: Event[Any]) -> int:
+        """Return the partition of the event in progress."""
+        if event is not self.current or event is self._parked:
             raise ValueError(f"event {event.offset} is not in progress: pass the one that was handed out last")
-        number = self._number(event)
-        if number not in self.held:
+        number = self.partitions.number(event) if self.partitions.held else 0
+        if number not in self.partitions.held:
             raise self._gone()
         return number
 
     def save(self, execute: Any, event: Event[Any], tx: Any) -> Plan[None]:
         """Save the position after the event in progress, in *tx*."""
-        number = self._in_progress(event)
-        again = event.offset in self._again
-        position = self.held[number].saved if again else event.offset
-        done = [event.offset] if again else []
-        positions = {row[1]: self.held[row[1]].saved for row in self._rows()} | {number: position}
-        yield Call(execute, self._operation(list(positions.items()), self._rows(), done), tx)
+        number, rows, held = self._partition_of(event), self.partitions.rows, self.partitions.held
+        positions = {row[1]: held[row[1]].saved for row in rows} | {number: event.offset}
+        done = []
+        if event.offset in self.partitions.again:
+            positions[number], done = held[number].saved, [event.offset]
+        yield Call(execute, self._operation(list(positions.items()), rows, done), tx)
 
     def retry(self, event: Event[Any], delay_ms: int | None) -> Plan[None]:
         """Park the event in progress until its next attempt."""
-        number = self._in_progress(event)
-        parked = self._again.get(event.offset) or _Parked(event.offset, number, event.key, 0, None)
-        attempt = parked.attempt + 1
+        number, attempt = self._partition_of(event), self.attempt
         wait = delay_after(attempt, None) if delay_ms is None else delay_ms
         row = (event.offset, number, event.key, attempt, wait)
-        yield self._operation([(number, self.held[number].saved)], [row], [])
-        parked.attempt, parked.due = attempt, monotonic() + wait / 1000
-        self._unwritten.pop(event.offset, None)
-        self._ended = event
-        if event.offset in self._again:
-            del self._again[event.offset]
-        else:
-            self._park(parked)
-            passed = self._sifted(self.items)
-            self.items.clear()
-            self.items.extend(passed)
-        self._schedule(parked)
-        self.look_at = min(self.look_at, parked.due)
+        yield self._operation([(number, self.partitions.held[number].saved)], [row], [])
+        self._parked = event
+        self.partitions.hold(event, attempt, monotonic() + wait / 1000)
+        self.look_at = min(self.look_at, self.partitions.due)
 
     def stop_at(self, event: Event[Any]) -> Plan[None]:
         """Stop the partition of the event in progress until its group is resumed."""
-        number = self._in_progress(event)
+        number = self._partition_of(event)
         yield operations.StopPartition(self._stream, self._group, self._token, number)
-        part = self.held[number]
-        part.stopped = True
-        if event.offset in self._again:
-            del self._again[event.offset]
-        else:
-            # It is read again when the partition goes on.
-            part.read = event.offset - 1
-        for waiting in (self.items, self._rest):
-            self._keep(waiting, lambda one: self._number(one) != number)
-
-    @staticmethod
-    def _keep(waiting: Any, keep: Any) -> None:
-        kept = [event for event in waiting if keep(event)]
-        waiting.clear()
-        waiting.extend(kept)
+        self._parked = event
+        self.partitions.stop(event)
 
     @property
     def attempt(self) -> int:
         """The number of the attempt in progress, from 1."""
-        parked = None if self.current is None else self._again.get(self.current.offset)
+        parked = None if self.current is None else self.partitions.again.get(self.current.offset)
         return 1 if parked is None else parked.attempt + 1
 
     def pause(self, paused: bool) -> Plan[None]:
         """Let other members have the partitions, or take part again."""
-        self.paused = paused
+        self._paused = paused
         if self._lease is not None:
             yield operations.PauseMember(self._stream, self._group, self._token, paused)
 
@@ -541,7 +341,7 @@ class _Handle:
 
     @property
     def partitions(self) -> frozenset[int]:
-        return frozenset(self._feed.held)
+        return frozenset(self._feed.partitions.held)
 
     @property
     def attempt(self) -> int:

@@ -152,7 +152,7 @@ class Stream:
             max_parked=max_parked,
             lease_ms=lease_ms,
             batch=checks.count("batch", batch, least=1),
-            every_s=checks.milliseconds("save_every_s", save_every_s) / 1000,
+            every_s=max(1, checks.milliseconds("save_every_s", save_every_s)) / 1000,
             skip=checks.choice("on_truncated", on_truncated, OnTruncated) == "skip",
         )
         return self._loops.iterate(membership, MEMBERS)
