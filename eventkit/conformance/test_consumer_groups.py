@@ -53,6 +53,12 @@ def no_more(member: Any) -> bool:
     return True
 
 
+def _save_with_effect(kit: Any, member: Any, event: Any) -> None:
+    with kit.transaction() as tx:
+        kit.stream("effects").publish(event.payload, tx=tx)
+        member.save(event, tx=tx)
+
+
 class Working:
     """A member that handles events in a thread until it is closed."""
 
@@ -254,9 +260,8 @@ def test_a_member_that_lost_its_lease_saves_nothing(kit: EventKit, connect: Call
     advance(kit, LEASE + 1)
     with join(connect(url)) as second:
         assert payloads(second, 1) == [0]
-        with pytest.raises(LeaseLost, match="another member"), kit.transaction() as tx:
-            kit.stream("effects").publish("twice", tx=tx)
-            first.save(event, tx=tx)
+        with pytest.raises(LeaseLost, match="another member"):
+            _save_with_effect(kit, first, event)
         with pytest.raises(LeaseLost, match="join again"):
             next(first)
         first.close()
@@ -277,9 +282,7 @@ def test_effects_and_the_position_commit_together(kit: EventKit) -> None:
     with join(kit, save_every_s=NEVER_S) as member:
         [again] = take(member, 1)
         assert again.payload == 0
-        with kit.transaction() as tx:
-            kit.stream("effects").publish(0, tx=tx)
-            member.save(again, tx=tx)
+        _save_with_effect(kit, member, again)
     with join(kit) as member:
         assert payloads(member, 1) == [1]
         with pytest.raises(ValueError, match="in progress"):
