@@ -336,7 +336,7 @@ class Membership(Feed[Event[Any]]):
 class _Handle:
     """The methods of a member that both flavours share."""
 
-    _feed: Membership
+    _feed: Any
     _loops: Any
 
     @property
@@ -345,7 +345,8 @@ class _Handle:
 
     @property
     def attempt(self) -> int:
-        return self._feed.attempt
+        attempt: int = self._feed.attempt
+        return attempt
 
     def save(self, event: Event[Any], *, tx: Any = None) -> Any:
         return self._loops.run(self._feed.save(self._loops.connection.execute, event, tx))

@@ -9,7 +9,6 @@ from heapq import heapify, heappop, heappush
 from time import monotonic
 from typing import Any
 
-from .checks import MOST
 from .operations.consumer_group import ParkedRow, partition_of
 from .values import Event
 
@@ -20,19 +19,15 @@ _MOST_RETRIED = 100
 class Partition:
     """A partition of a member."""
 
-    __slots__ = ("before", "full", "parked", "read", "saved", "stopped")
+    __slots__ = ("full", "parked", "read", "saved", "stopped")
 
     def __init__(self, position: int, stopped: bool) -> None:
-        self.saved = self.before = self.read = position
-        """The stored position; and the offsets up to which the stream was read before this block, and with it."""
+        self.saved = self.read = position
+        """The stored position, and the offset up to which the stream was read."""
         self.parked = 0
         self.full = False
         """True if reading waits until fewer events are parked."""
         self.stopped = stopped
-
-    def position(self, first: int) -> int:
-        """Return the position to save, if *first* is the first event of this block that was not handled."""
-        return max(self.saved, self.before, min(self.read, first - 1))
 
 
 class Parked:
@@ -102,7 +97,7 @@ class Partitions:
         """Take a block of events, which has all of these partitions up to *last*, and nothing else if it is *own*."""
         for number in reads:
             part = self.held[number]
-            part.before, part.read = part.read, max(part.read, last)
+            part.read = max(part.read, last)
         self.items.extend(events if own and not self._lines else self._admitted(events))
 
     def _admitted(self, events: Iterable[Event[Any]]) -> list[Event[Any]]:
@@ -220,20 +215,20 @@ class Partitions:
         for parked in [one for one in self.again.values() if one.number in gone]:
             del self.again[parked.event]
 
-    def _first(self, in_progress: Event[Any] | None) -> int:
-        """Return the first event of the block that was not handled."""
-        if in_progress is not None and in_progress.offset not in self.again:
-            return in_progress.offset
-        waiting = self._rest or self.items
-        return waiting[0].offset if waiting else MOST
-
     def positions(self, in_progress: Event[Any] | None, needed: Iterable[int] = ()) -> list[tuple[int, int]]:
         """Return the positions that have moved, and those of the partitions of rows that are saved with them."""
-        first, also = self._first(in_progress), {*needed, *self.done.values(), *(row[1] for row in self.rows)}
+        reached = {number: part.read for number, part in self.held.items()}
+        if in_progress is not None and in_progress.offset not in self.again:
+            reached[self.number(in_progress)] = in_progress.offset - 1
+        for event in self._rest if self.retrying else self.items:
+            number = self.number(event)
+            reached[number] = min(reached[number], event.offset - 1)
+        also = {*needed, *self.done.values(), *(row[1] for row in self.rows)}
+        saved = {number: part.saved for number, part in self.held.items()}
         return [
-            (number, position)
-            for number, part in self.held.items()
-            if (position := part.position(first)) > part.saved or number in also
+            (number, max(position, saved[number]))
+            for number, position in reached.items()
+            if position > saved[number] or number in also
         ]
 
     def saved(self, positions: list[tuple[int, int]]) -> None:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from .. import checks, retry
 from ..outbox import PREFIX
@@ -250,7 +250,7 @@ class Registry:
         """
         if (consumer is None) == (group is None):
             raise ValueError("a subscriber has a consumer= or a group=, and not both")
-        choices = ("stop", "skip") if group is None else ("dead", "stop")
+        choices: tuple[Then, ...] = ("stop", "skip") if group is None else ("dead", "stop")
         made = partial(
             SubscriberDeclaration,
             stream=checks.name("stream", stream),
@@ -258,7 +258,7 @@ class Registry:
             in_group=group is not None,
             max_attempts=checks.count("max_attempts", max_attempts, least=1),
             backoff=retry.policy(backoff),
-            then=choices[0] if then is None else checks.choice("then", then, choices),
+            then=choices[0] if then is None else cast(Then, checks.choice("then", then, choices)),
             dead_letters=checks.name("stream", f"{stream}.dead" if dead_letters is None else dead_letters),
         )
 

@@ -381,7 +381,7 @@ class ListGroups(Read[list[Group]], frozen=True):
         ours = {"topic": self.topic, "group": name}
         members = yield step("ReadMembers", **ours)
         partitions = yield step("ReadPartitions", **ours)
-        parked = dict((yield step("CountParked", **ours)))
+        parked: dict[int, int] = dict((yield step("CountParked", **ours)))
         position = {row[0]: row[1] for row in partitions}
         keys = yield step("ReadKeys", topic=self.topic, after=min(position.values(), default=head), limit=COUNTED)
         lags = dict.fromkeys(position, 0)
