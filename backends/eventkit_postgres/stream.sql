@@ -161,7 +161,7 @@ SET token = NULL
 FROM held
 WHERE p.topic = :topic AND p.name = :group AND p.partition = held.partition
 
--- The lease is gone, so what is locked is free without this.
+-- Without the lease, a partition that stays locked here is free as well.
 -- step: ReleaseAll
 WITH held AS MATERIALIZED (
     SELECT partition

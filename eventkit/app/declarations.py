@@ -317,7 +317,7 @@ class SubscriberDeclaration:
 
     @property
     def reader(self) -> tuple[str, str, str]:
-        """What has one function."""
+        """The stream, and the consumer or group, that have one function."""
         return self.stream, self.kind, self.consumer
 
     def dead_letter(self, event: Event[Any], error: BaseException) -> NewEvent:

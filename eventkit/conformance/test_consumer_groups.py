@@ -137,7 +137,7 @@ def test_events_without_a_key_are_spread(kit: EventKit, connect: Callable[..., A
 @proves("S11")
 @one_flavour
 def test_a_member_loads_its_own_events_only(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """An event in another member's partition is not decoded, whatever it holds, and small batches lose nothing."""
+    """An event in another member's partition is not handed out, and small batches lose nothing."""
     handled: list[tuple[int, str, int]] = []
     members = [Working(connect(url), handled, number, batch=3) for number in range(2)]
     with working(*members):

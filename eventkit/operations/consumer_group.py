@@ -180,7 +180,7 @@ class SaveMember(Operation[None], frozen=True):
     token: int
     proof: Position
     positions: list[tuple[int, int]]
-    """Each partition of whatever else is saved, with its position; a lower one than the stored has no effect."""
+    """Each partition that *parked*, *done* or *release* is about, and its position; a lower one has no effect."""
     parked: list[ParkedRow]
     done: list[int]
     release: list[int]
@@ -271,7 +271,7 @@ class FollowGroup(Read[Block | None], frozen=True):
             seen = yield step("ReadKeys", topic=self.topic, after=self.after, limit=self.limit)
             after, count = self.reads.get, self.partitions
             own = [offset for offset, key in seen if offset > after(partition_of(offset, key, count), MOST)]
-            # The last one proves the position, whoever it belongs to.
+            # The last one proves the position, also if it is of another member.
             last = [] if not seen or seen[-1][0] in own[-1:] else [seen[-1][0]]
             rows = (yield step("LoadEvents", topic=self.topic, offsets=own + last)) if seen else []
         yield from reading.check_gap(seen)
