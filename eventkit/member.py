@@ -164,7 +164,8 @@ class Membership(Feed[Event[Any]]):
             self._stream, self._group, self._token, frozenset(held)
         )
         if balance is None or held.keys() - balance.held:
-            raise self._gone()
+            yield from self._begin_again()
+            return
         self._generation, self.partitions.bound = balance.generation, balance.max_parked
         for number, (position, stopped) in balance.held.items():
             held.setdefault(number, Partition(position, stopped)).stopped = stopped
@@ -200,7 +201,7 @@ class Membership(Feed[Event[Any]]):
             self._skip,
         )
         if block is None:
-            yield from self._rejoin()
+            yield from self._begin_again()
             return
         self._position = block.position
         self.partitions.add(reads, block.events, block.last, own=whole)
@@ -233,8 +234,10 @@ class Membership(Feed[Event[Any]]):
             yield saving
         yield leaving
 
-    def _rejoin(self) -> Plan[None]:
-        """Begin again at the stored positions, after the database has gone back."""
+    def _begin_again(self) -> Plan[None]:
+        """Join again at the stored positions if the database has gone back; else raise `LeaseLost`."""
+        if self._position is None or (yield VerifyPosition(self._stream, self._position)):
+            raise self._gone()
         logger.warning(
             "the database has gone back, to a backup or a standby's state: this member of group %r of stream %r "
             "continues after the saved positions",
@@ -274,9 +277,7 @@ class Membership(Feed[Event[Any]]):
         except PASSING:
             pass  # The next save includes it; until then, events would only be handed out again.
         except LeaseLost:
-            if self._position is None or (yield VerifyPosition(self._stream, self._position)):
-                raise
-            yield from self._rejoin()
+            yield from self._begin_again()
         self._save_at = monotonic() + self._every_s
 
     def _save_all(self, released: Iterable[int] = ()) -> Plan[None]:
