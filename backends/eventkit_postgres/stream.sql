@@ -134,7 +134,7 @@ FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :group AND partition > 0 AND :lease_counts
 ORDER BY partition
 
--- A partition that a former member's transaction has locked is taken when that has ended.
+-- A partition that a former member's transaction has locked is taken when that has ended; no token releases.
 -- step: TakePartitions
 WITH free AS MATERIALIZED (
     SELECT partition
@@ -147,32 +147,6 @@ SET token = :token
 FROM free
 WHERE p.topic = :topic AND p.name = :group AND p.partition = free.partition
 RETURNING p.partition, p.position, p.stopped
-
--- A partition that the member's own transaction has locked is released later.
--- step: ReleasePartitions
-WITH held AS MATERIALIZED (
-    SELECT partition
-    FROM eventkit_consumer_partition
-    WHERE topic = :topic AND name = :group AND token = :token AND partition = ANY (:released::bigint[])
-    FOR UPDATE SKIP LOCKED
-)
-UPDATE eventkit_consumer_partition AS p
-SET token = NULL
-FROM held
-WHERE p.topic = :topic AND p.name = :group AND p.partition = held.partition
-
--- Without the lease, a partition that stays locked here is free as well.
--- step: ReleaseAll
-WITH held AS MATERIALIZED (
-    SELECT partition
-    FROM eventkit_consumer_partition
-    WHERE topic = :topic AND name = :group AND token = :token
-    FOR UPDATE SKIP LOCKED
-)
-UPDATE eventkit_consumer_partition AS p
-SET token = NULL
-FROM held
-WHERE p.topic = :topic AND p.name = :group AND p.partition = held.partition
 
 -- step: ReadParked
 SELECT event, partition, key, attempt, eventkit_ms(due) - eventkit_ms(:now)

@@ -161,15 +161,6 @@ SET token = :token
 WHERE topic = :topic AND name = :group AND partition IN (SELECT value FROM json_each(:taken))
 RETURNING partition, position, stopped
 
--- step: ReleasePartitions
-UPDATE eventkit_consumer_partition
-SET token = NULL
-WHERE
-    topic = :topic AND name = :group AND token = :token AND partition IN (SELECT value FROM json_each(:released))
-
--- step: ReleaseAll
-UPDATE eventkit_consumer_partition SET token = NULL WHERE topic = :topic AND name = :group AND token = :token
-
 -- step: ReadParked
 SELECT event, partition, key, attempt, due - :now
 FROM eventkit_consumer_parked

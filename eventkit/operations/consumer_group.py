@@ -204,7 +204,7 @@ class SaveMember(Operation[None], frozen=True):
         if self.done:
             yield step("DropParked", **name, done=self.done)
         if self.release:
-            yield step("ReleasePartitions", **name, token=self.token, released=self.release)
+            yield step("TakePartitions", **name, token=None, taken=self.release)
 
 
 class StopPartition(Operation[None], frozen=True):
@@ -229,8 +229,7 @@ class LeaveGroup(Operation[None], frozen=True):
 
     def plan(self) -> Plan[None]:
         yield _lock(self, 1)
-        yield self
-        yield step("ReleaseAll", topic=self.topic, group=self.group, token=self.token)
+        yield self  # A partition is free without the lease of its member.
 
 
 class Block(NamedTuple):
