@@ -255,7 +255,7 @@ def test_a_member_that_was_killed_is_replaced(kit: EventKit, url: str, flavour: 
 def test_a_member_that_lost_its_lease_saves_nothing(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """Its transaction cannot commit, and its iterator raises `LeaseLost`; the other member has every event."""
     publish(kit, 4, 4)
-    first = join(kit)
+    first = join(kit, save_every_s=0)
     [event] = take(first, 1)
     advance(kit, LEASE + 1)
     with join(connect(url)) as second:
@@ -373,8 +373,8 @@ def test_retention_waits_for_the_slowest_partition_and_for_parked_events(kit: Ev
     stream = kit.stream("orders")
     offsets = publish(kit, 10, 5)
     with join(kit) as member:
-        assert stream.prune(keep_count=0) == 0
         events = take(member, 4)
+        assert stream.prune(keep_count=0) == 0
         member.retry(events[-1], delay=NEVER_S)
         assert payloads(member, 4) == [4, 5, 6, 7]
     assert stream.prune(keep_count=0) == 3
@@ -503,7 +503,7 @@ def test_groups_and_consumers_do_not_affect_each_other(kit: EventKit) -> None:
 @both_flavours
 def test_a_key_is_never_in_progress_in_two_members(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """A member that has to share waits for the end of the event in progress before it hands its partition over."""
-    publish(kit, 30, 3)
+    publish(kit, 60, 20)
     with join(kit, partitions=2) as first:
         take(first, 1)
         with join(connect(url), partitions=2) as second:
@@ -528,7 +528,9 @@ def test_groups_show_the_lag_of_each_partition(kit: EventKit) -> None:
         member.retry(events[-1], delay=NEVER_S)
     expected: dict[int, int] = defaultdict(int)
     for n, offset in enumerate(offsets[2:], 2):
-        expected[partition_of(offset, f"key {n % 3}", 8)] += 1
+        expected[partition_of(offset, f"key {n % 3}", 8)] += n % 3 != 1
     group = only(kit)
-    assert {one.partition: one.lag for one in group.partitions if one.lag} == expected
-    assert (group.lag, group.parked, group.max_parked) == (4, 4, 1000)
+    assert {one.partition: one.lag for one in group.partitions if one.lag} == {
+        number: lag for number, lag in expected.items() if lag
+    }
+    assert (group.lag, group.parked, group.max_parked) == (5, 3, 1000)

@@ -331,11 +331,12 @@ class ResetGroup(Operation[bool], frozen=True):
     position: int
 
     def plan(self) -> Plan[bool]:
-        """Take the partitions from their members, who get `LeaseLost`."""
+        """End the leases of the members, who get `LeaseLost`."""
         if not (yield _lock(self, 1)):
             return False
         yield self
-        yield step("DropAllParked", topic=self.topic, group=self.group)
+        for heading in ("DropMembers", "DropAllParked"):
+            yield step(heading, topic=self.topic, group=self.group)
         return True
 
 
