@@ -311,10 +311,10 @@ class Membership(Feed[Event[Any]]):
         row = (event.offset, number, event.key, attempt, wait)
         yield self._operation([(number, self.partitions.held[number].saved)], [row], [])
         self._parked = event
-        self.partitions.hold(event, attempt, monotonic() + wait / 1000)
+        self.partitions.defer(event, attempt, monotonic() + wait / 1000)
         self.look_at = min(self.look_at, self.partitions.due)
 
-    def stop_at(self, event: Event[Any]) -> Plan[None]:
+    def hold(self, event: Event[Any]) -> Plan[None]:
         """Stop the partition of the event in progress until its group is resumed."""
         number = self._partition_of(event)
         yield operations.StopPartition(self._stream, self._group, self._token, number)
@@ -357,7 +357,7 @@ class _Handle:
         return self._loops.run(self._feed.retry(event, wait))
 
     def hold(self, event: Event[Any]) -> Any:
-        return self._loops.run(self._feed.stop_at(event))
+        return self._loops.run(self._feed.hold(event))
 
     def pause(self) -> Any:
         return self._loops.run(self._feed.pause(True))
@@ -385,8 +385,10 @@ def drained(stream: str, group: str, seconds: float | None) -> Plan[bool]:
         return False
     head = yield ReadHead(stream)
     until = None if seconds is None else monotonic() + seconds
-    done: bool = yield Sleep(operations.DrainAhead(stream, group, head), until)
-    return done
+    probe = operations.DrainAhead(stream, group, head)
+    while not (done := (yield probe).ready) and (yield Sleep(probe, until)):
+        pass
+    return bool(done)
 
 
 def reset(stream: str, group: str, origin: Operation[Any] | int) -> Plan[bool]:

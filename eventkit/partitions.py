@@ -123,7 +123,7 @@ class Partitions:
         self.held[number].parked += 1
         return parked
 
-    def hold(self, event: Event[Any], attempt: int, due: float) -> None:
+    def defer(self, event: Event[Any], attempt: int, due: float) -> None:
         """Park the event in progress, which has failed, with those of its key that were read."""
         parked = self.again.pop(event.offset, None)
         if parked is None:
