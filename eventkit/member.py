@@ -214,11 +214,11 @@ class Membership(Feed[Event[Any]]):
         proof = (position.event, position.created) if position is not None else (0, 0)
         ahead = operations.MemberAhead(self._stream, self._group, self._generation, after, *proof)
         self._check_at = 0.0
-        due = self.partitions.due
-        if self._saving().positions and (yield Sleep(ahead, min(due, monotonic() + _LINGER))):
+        linger = min(self.partitions.due, monotonic() + _LINGER)
+        if self.partitions.unsaved(None)[0] and (yield Sleep(ahead, linger)):
             return
         yield from self._save()
-        until = min(due, self._changes_at)
+        until = min(self.partitions.due, self._changes_at)
         yield Sleep(ahead, None if until == _NEVER else until)
 
     def leave(self) -> Plan[None]:
@@ -260,8 +260,8 @@ class Membership(Feed[Event[Any]]):
     def _saving(self, released: Iterable[int] = ()) -> operations.SaveMember:
         """Return the operation that saves what was handled, and what is parked."""
         self.partitions.finish(self._in_progress())
-        positions = self.partitions.positions(self._in_progress(), released)
-        return self._operation(positions, self.partitions.rows, list(self.partitions.done), released)
+        positions, rows = self.partitions.unsaved(self._in_progress(), released)
+        return self._operation(positions, rows, list(self.partitions.done), released)
 
     def _operation(
         self, positions: list[tuple[int, int]], parked: list[ParkedRow], done: list[int], released: Iterable[int] = ()
@@ -284,39 +284,39 @@ class Membership(Feed[Event[Any]]):
         saving = self._saving(released)
         if saving.positions:
             yield saving
-            self.partitions.saved(saving.positions)
+            self.partitions.done.clear()
+            self.partitions.saved(dict(saving.positions))
 
-    def _partition_of(self, event: Event[Any]) -> int:
-        """Return the partition of the event in progress."""
+    def _reached(self, event: Event[Any]) -> dict[int, int]:
+        """Return the partition of the event in progress, and its position after the event."""
         if event is not self.current or event is self._parked:
             raise ValueError(f"event {event.offset} is not in progress: pass the one that was handed out last")
         number = self.partitions.number(event) if self.partitions.held else 0
         if number not in self.partitions.held:
             raise self._gone()
-        return number
+        return {number: max(event.offset, self.partitions.held[number].saved)}
 
     def save(self, execute: Any, event: Event[Any], tx: Any) -> Plan[None]:
         """Save the position after the event in progress, in *tx*."""
-        number, rows, held = self._partition_of(event), self.partitions.rows, self.partitions.held
-        positions = {row[1]: held[row[1]].saved for row in rows} | {number: event.offset}
-        done = []
-        if event.offset in self.partitions.again:
-            positions[number], done = held[number].saved, [event.offset]
-        yield Call(execute, self._operation(list(positions.items()), rows, done), tx)
+        position, done = self._reached(event), [event.offset] if event.offset in self.partitions.again else []
+        operation = self._operation(list(position.items()), self.partitions.rows(position), done)
+        yield Call(execute, operation, tx)
 
     def retry(self, event: Event[Any], delay_ms: int | None) -> Plan[None]:
         """Park the event in progress until its next attempt."""
-        number, attempt = self._partition_of(event), self.attempt
+        position, attempt = self._reached(event), self.attempt
         wait = delay_after(attempt, None) if delay_ms is None else delay_ms
+        [number] = position
         row = (event.offset, number, event.key, attempt, wait)
-        yield self._operation([(number, self.partitions.held[number].saved)], [row], [])
+        yield self._operation(list(position.items()), [*self.partitions.rows(position), row], [])
         self._parked = event
+        self.partitions.saved(position)
         self.partitions.defer(event, attempt, monotonic() + wait / 1000)
         self.look_at = min(self.look_at, self.partitions.due)
 
     def hold(self, event: Event[Any]) -> Plan[None]:
         """Stop the partition of the event in progress until its group is resumed."""
-        number = self._partition_of(event)
+        [number] = self._reached(event)
         yield operations.StopPartition(self._stream, self._group, self._token, number)
         self._parked = event
         self.partitions.stop(event)

@@ -1,10 +1,11 @@
 """The partitions of a member of a consumer group: what was read, handed out, handled and parked of each.
 
-It does no I/O; `member` reads events into it, and saves what it says.
+It does no I/O; `member` reads events into it, and saves what it says.  The row of a parked event is never beyond the
+stored position, so that no later owner reads the event again; and until it has a row, the event is not handed out.
 """
 
 from collections import deque
-from collections.abc import Iterable, MutableSequence
+from collections.abc import Iterable, Mapping, MutableSequence
 from heapq import heapify, heappop, heappush
 from time import monotonic
 from typing import Any
@@ -82,11 +83,6 @@ class Partitions:
         """The time at which a parked event can be handed out again."""
         return self._due[0][0] if self._due else float("inf")
 
-    @property
-    def rows(self) -> list[ParkedRow]:
-        """The parked events that are not stored yet."""
-        return [(one.event, one.number, one.key, 0, None) for one in self._unwritten.values()]
-
     def reads(self) -> dict[int, int]:
         """Return the partitions to read, each with the offset after which to read it."""
         for part in self.held.values():
@@ -134,7 +130,6 @@ class Partitions:
             if part.full or event.key is not None:
                 _keep(self.items, self._admitted(list(self.items)))
         parked.attempt, parked.due = attempt, due
-        self._unwritten.pop(event.offset, None)
         self._schedule(parked)
 
     def stop(self, event: Event[Any]) -> None:
@@ -153,7 +148,8 @@ class Partitions:
             self._schedule(line[0])
 
     def _schedule(self, parked: Parked) -> None:
-        if parked.event not in self.again and not parked.queued:
+        stored = parked.event <= self.held[parked.number].saved
+        if stored and parked.event not in self.again and not parked.queued:
             parked.queued = True
             heappush(self._due, (monotonic() if parked.due is None else parked.due, parked.event, parked))
 
@@ -189,8 +185,7 @@ class Partitions:
         for parked in [one for one in self.again.values() if one.event not in waiting]:
             del self.again[parked.event]
             self.held[parked.number].parked -= 1
-            if self._unwritten.pop(parked.event, None) is None:
-                self.done[parked.event] = parked.number
+            self.done[parked.event] = parked.number
             line = self._lines[parked.line]
             line.popleft()
             if line:
@@ -205,6 +200,7 @@ class Partitions:
         for number in gone:
             del self.held[number]
         self._lines = {name: line for name, line in self._lines.items() if line[0].number not in gone}
+        self._unwritten = {event: one for event, one in self._unwritten.items() if one.number not in gone}
         self._due = [entry for entry in self._due if entry[2].number not in gone]
         heapify(self._due)
 
@@ -215,28 +211,40 @@ class Partitions:
         for parked in [one for one in self.again.values() if one.number in gone]:
             del self.again[parked.event]
 
-    def positions(self, in_progress: Event[Any] | None, needed: Iterable[int] = ()) -> list[tuple[int, int]]:
-        """Return the positions that have moved, and those of the partitions of rows that are saved with them."""
+    def unsaved(
+        self, in_progress: Event[Any] | None, needed: Iterable[int] = ()
+    ) -> tuple[list[tuple[int, int]], list[ParkedRow]]:
+        """Return the positions to save, and the rows of the events that are parked below them."""
         reached = {number: part.read for number, part in self.held.items()}
         if in_progress is not None and in_progress.offset not in self.again:
             reached[self.number(in_progress)] = in_progress.offset - 1
         for event in self._rest if self.retrying else self.items:
             number = self.number(event)
             reached[number] = min(reached[number], event.offset - 1)
-        also = {*needed, *self.done.values(), *(row[1] for row in self.rows)}
+        also = {*needed, *self.done.values()}
         saved = {number: part.saved for number, part in self.held.items()}
-        return [
-            (number, max(position, saved[number]))
+        moved = {
+            number: max(position, saved[number])
             for number, position in reached.items()
             if position > saved[number] or number in also
+        }
+        return list(moved.items()), self.rows(moved)
+
+    def rows(self, positions: Mapping[int, int]) -> list[ParkedRow]:
+        """Return the rows to write before partitions have these positions."""
+        return [
+            (one.event, one.number, one.key, 0, None)
+            for one in self._unwritten.values()
+            if one.event <= positions.get(one.number, 0)
         ]
 
-    def saved(self, positions: list[tuple[int, int]]) -> None:
-        """Take note that positions, new rows and handled ones were saved."""
-        for number, position in positions:
+    def saved(self, positions: Mapping[int, int]) -> None:
+        """Take note that positions and the rows below them were saved."""
+        for event in [row[0] for row in self.rows(positions)]:
+            del self._unwritten[event]
+        for number, position in positions.items():
             self.held[number].saved = position
-        self._unwritten.clear()
-        self.done.clear()
+        self.schedule()
 
 
 def _keep(waiting: MutableSequence[Event[Any]], events: list[Event[Any]]) -> None:
