@@ -230,8 +230,9 @@ class Membership(Feed[Event[Any]]):
         self.heartbeat.remove(lease)
         saving, leaving = self._saving(), operations.LeaveGroup(self._stream, self._group, self._token)
         self._clear()
-        with suppress(LeaseLost, *PASSING):  # Events whose handling is not saved are handed out again.
-            yield saving
+        if saving.positions:
+            with suppress(LeaseLost, *PASSING):  # Events whose handling is not saved are handed out again.
+                yield saving
         yield leaving
 
     def _begin_again(self) -> Plan[None]:

@@ -107,7 +107,8 @@ class Partitions:
             if event.key is None or event.key not in self._lines:
                 passed.append(event)
             elif part.parked >= self.bound:
-                part.full, part.read = True, event.offset - 1
+                part.full = True
+                self._read_again(number, event.offset - 1)
             else:
                 self._unwritten[event.offset] = self.park(event.offset, number, event.key, 0, None)
         return passed
@@ -126,7 +127,8 @@ class Partitions:
             number = self.number(event)
             parked, part = self.park(event.offset, number, event.key, attempt, due), self.held[number]
             if part.parked >= self.bound:
-                part.full, part.read = True, event.offset
+                part.full = True
+                self._read_again(number, event.offset)
             if part.full or event.key is not None:
                 _keep(self.items, self._admitted(list(self.items)))
         parked.attempt, parked.due = attempt, due
@@ -135,12 +137,25 @@ class Partitions:
     def stop(self, event: Event[Any]) -> None:
         """Hand out nothing more of the partition of the event in progress, which is read again afterwards."""
         number = self.number(event)
-        part = self.held[number]
-        part.stopped = True
+        self.held[number].stopped = True
         self.finish(event)
+        unread = [one.offset for one in (self._rest if self.retrying else self.items) if self.number(one) == number]
         if event.offset not in self.again:
-            part.read = event.offset - 1
+            unread.append(event.offset)
+        if unread:
+            self._read_again(number, min(unread) - 1)
         self._forget({number})
+
+    def _read_again(self, number: int, offset: int) -> None:
+        """Read a partition again after an offset; forget the events beyond it that were parked."""
+        part = self.held[number]
+        part.read = offset
+        for parked in [one for one in self._unwritten.values() if one.number == number and one.event > offset]:
+            del self._unwritten[parked.event]
+            part.parked -= 1
+            self._lines[parked.line].remove(parked)
+            if not self._lines[parked.line]:
+                del self._lines[parked.line]
 
     def schedule(self) -> None:
         """Hand out the first event of each line when it is due."""

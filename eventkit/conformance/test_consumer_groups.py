@@ -1,6 +1,8 @@
 """Consumer groups: members that share a stream, in order for each key."""
 
+import random
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -468,6 +470,44 @@ def test_a_partition_that_was_stopped_goes_on_when_the_group_is_resumed(kit: Eve
         assert no_more(member) if only(kit).lag == 3 else payloads(member, 1) == [101]
         assert stream.resume_group("workers")
         assert payloads(member, 3) == [0, 1, 2]
+
+
+@proves("S13", "S14", "S16")
+@one_flavour
+@pytest.mark.parametrize("seed", range(4))
+def test_with_any_failures_each_event_has_one_effect_in_order_for_its_key(
+    kit: EventKit, connect: Callable[..., Any], url: str, seed: int
+) -> None:
+    """Members fail, stop partitions, leave, and vanish without leaving, in a random order."""
+    chance, stream, handled = random.Random(seed), kit.stream("orders"), list[tuple[str, int]]()
+    publish(kit, 150, 12)
+    deadline = time.monotonic() + PATIENCE
+    while len(handled) < 150:
+        assert time.monotonic() < deadline, only(kit)
+        every_s = chance.choice((0, 0.01, NEVER_S))
+        member = join(
+            connect(url), partitions=3, batch=chance.choice((3, 20, 1000)), max_parked=6, save_every_s=every_s
+        )
+        for _ in range(chance.randrange(60)):
+            try:
+                event = member.next(timeout=0.15)
+            except TimedOut:
+                assert stream.resume_group("workers")
+                break
+            fate = chance.random()
+            if fate < 0.15:
+                member.retry(event, delay=chance.choice((0, 0.005, 0.05)))
+            elif fate < 0.18:
+                member.hold(event)
+            else:
+                member.save(event)
+                handled.append((event.key, event.payload))
+        if chance.random() < 0.5:
+            member.close()
+        else:
+            advance(kit, LEASE + 1)
+    assert sorted(payload for _, payload in handled) == list(range(150))
+    assert in_order(handled)
 
 
 @proves("S16")
