@@ -102,8 +102,8 @@ class Partitions:
         for event in events:
             number = self.number(event)
             part = self.held[number]
-            if part.full or part.stopped:
-                continue
+            if event.offset > part.read:
+                continue  # It is read again.
             if event.key is None or event.key not in self._lines:
                 passed.append(event)
             elif part.parked >= self.bound:
