@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import eventkit
+from eventkit.operations.consumer_group import partition_of as partition_of
 
 from .flavours import Blocking, Loop
 from .threads import PATIENCE, eventually, rolled_back

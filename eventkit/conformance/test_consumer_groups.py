@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from eventkit import EventKit, LeaseLost, NewEvent, TimedOut, Truncated
-from eventkit.operations.consumer_group import partition_of
 from eventkit.testing import advance
 
 from .clauses import both_flavours, one_flavour, proves
 from .processes import spawn
-from .streaming import take_part
+from .streaming import partition_of, take_part
 from .threads import PATIENCE, eventually, in_thread, rolled_back, take
 
 NEVER_S = 10_000

@@ -60,20 +60,27 @@ class JoinGroup(Operation[int], frozen=True):
 
     def plan(self) -> Plan[int]:
         """Create the group if there is none, remove members whose lease has ended, and add this one."""
-        name = {"topic": self.topic, "group": self.group}
         wanted, most = self.partitions or PARTITIONS, self.max_parked or MAX_PARKED
-        if (yield step("AddGroup", **name, partitions=wanted, max_parked=most)):
-            yield step("AddPartitions", **name, partitions=wanted, position=self.position)
+        if (yield step("AddGroup", topic=self.topic, group=self.group, partitions=wanted, max_parked=most)):
+            yield step("AddPartitions", topic=self.topic, group=self.group, partitions=wanted, position=self.position)
         if self.max_parked is not None:
-            yield step("BoundParked", **name, max_parked=most)
+            yield step("BoundParked", topic=self.topic, group=self.group, max_parked=most)
         [(partitions, *_)] = yield _lock(self, 1)
         if self.partitions not in (None, partitions):
             raise ValueError(
                 f"group {self.group!r} of stream {self.topic!r} has {partitions} partitions, not {self.partitions}: "
                 f"omit partitions=, or remove the group and let its first member create it again"
             )
-        yield step("DropLapsedMembers", **name)
-        yield step("AddMember", **name, holder=self.holder, token=self.token, ttl=self.ttl, paused=self.paused)
+        yield step("DropLapsedMembers", topic=self.topic, group=self.group)
+        yield step(
+            "AddMember",
+            topic=self.topic,
+            group=self.group,
+            holder=self.holder,
+            token=self.token,
+            ttl=self.ttl,
+            paused=self.paused,
+        )
         return int(partitions)
 
     def undo(self, answer: int) -> Operation[Any]:
@@ -131,25 +138,24 @@ class BalanceGroup(Operation[Balance | None], frozen=True):
 
     def plan(self) -> Plan[Balance | None]:
         """Take the lowest free partitions, and read what is parked in those that are new to the member."""
-        name = {"topic": self.topic, "group": self.group}
         if not (locked := (yield _lock(self, 0))):
             return None
         partitions, max_parked, paused, generation, _ = locked[0]
-        members = yield step("ReadMembers", **name)
+        members = yield step("ReadMembers", topic=self.topic, group=self.group)
         alive = {token for token, *_ in members}
         working = [] if paused else [token for token, _, _, resting, _ in members if not resting]
         share = 0
         if self.token in working:
             number, more = divmod(partitions, len(working))
             share = number + (working.index(self.token) < more)
-        rows = yield step("ReadPartitions", **name)
+        rows = yield step("ReadPartitions", topic=self.topic, group=self.group)
         held = {row[0]: row[1:3] for row in rows if row[3] == self.token}
         free = [row[0] for row in rows if row[3] not in alive][: max(0, share - len(held))]
         if free:
-            taken = yield step("TakePartitions", **name, token=self.token, taken=free)
+            taken = yield step("TakePartitions", topic=self.topic, group=self.group, token=self.token, taken=free)
             held |= {number: (position, stopped) for number, position, stopped in taken}
         new = [number for number in held if number not in self.known]
-        parked = (yield step("ReadParked", **name, partitions=new)) if new else []
+        parked = (yield step("ReadParked", topic=self.topic, group=self.group, partitions=new)) if new else []
         ends = [left for token, _, _, _, left in members if token != self.token]
         return Balance(
             generation,
@@ -187,24 +193,30 @@ class SaveMember(Operation[None], frozen=True):
 
     def plan(self) -> Plan[None]:
         """Save the positions first: that locks the partitions against takeover."""
-        name = {"topic": self.topic, "group": self.group}
         if self.release:
             yield _lock(self, 1)
         if self.positions:
             proved = self.proof.event if self.proof.created else 0  # A pruned event has no time.
-            proof = {"event": proved, "created": self.proof.created}
-            held = yield step("SavePositions", **name, token=self.token, positions=self.positions, **proof)
+            held = yield step(
+                "SavePositions",
+                topic=self.topic,
+                group=self.group,
+                token=self.token,
+                positions=self.positions,
+                event=proved,
+                created=self.proof.created,
+            )
             if len(held) < len(self.positions):
                 raise LeaseLost(
                     f"a partition of group {self.group!r} of stream {self.topic!r} has moved to another member: "
                     f"nothing was saved; join again to continue"
                 )
         if self.parked:
-            yield step("AddParked", **name, parked=self.parked)
+            yield step("AddParked", topic=self.topic, group=self.group, parked=self.parked)
         if self.done:
-            yield step("DropParked", **name, done=self.done)
+            yield step("DropParked", topic=self.topic, group=self.group, done=self.done)
         if self.release:
-            yield step("TakePartitions", **name, token=None, taken=self.release)
+            yield step("TakePartitions", topic=self.topic, group=self.group, token=None, taken=self.release)
 
 
 class StopPartition(Operation[None], frozen=True):
@@ -335,8 +347,8 @@ class ResetGroup(Operation[bool], frozen=True):
         if not (yield _lock(self, 1)):
             return False
         yield self
-        for heading in ("DropMembers", "DropAllParked"):
-            yield step(heading, topic=self.topic, group=self.group)
+        yield step("DropMembers", topic=self.topic, group=self.group)
+        yield step("DropAllParked", topic=self.topic, group=self.group)
         return True
 
 
@@ -348,8 +360,9 @@ class RemoveGroup(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         yield _lock(self, 1)
-        for heading in ("DropMembers", "DropPartitions", "DropAllParked"):
-            yield step(heading, topic=self.topic, group=self.group)
+        yield step("DropMembers", topic=self.topic, group=self.group)
+        yield step("DropPartitions", topic=self.topic, group=self.group)
+        yield step("DropAllParked", topic=self.topic, group=self.group)
         return bool((yield self))
 
 
@@ -378,10 +391,9 @@ class ListGroups(Read[list[Group]], frozen=True):
         return groups
 
     def _group(self, name: str, count: int, max_parked: int, paused: bool, head: int) -> Plan[Group]:
-        ours = {"topic": self.topic, "group": name}
-        members = yield step("ReadMembers", **ours)
-        partitions = yield step("ReadPartitions", **ours)
-        parked: dict[int, int] = dict((yield step("CountParked", **ours)))
+        members = yield step("ReadMembers", topic=self.topic, group=name)
+        partitions = yield step("ReadPartitions", topic=self.topic, group=name)
+        parked: dict[int, int] = dict((yield step("CountParked", topic=self.topic, group=name)))
         position = {row[0]: row[1] for row in partitions}
         keys = yield step("ReadKeys", topic=self.topic, after=min(position.values(), default=head), limit=COUNTED)
         lags = dict.fromkeys(position, 0)
