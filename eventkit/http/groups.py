@@ -36,7 +36,7 @@ async def list_groups(stream: AnyStream) -> list[Group]:
 @route("GET", "/streams/{stream:str}/groups/{group:str}", "consume", 404)
 async def get_group(stream: AnyStream, group: str) -> Group:
     """Return a consumer group."""
-    return next((one for one in await stream.groups() if one.name == group), None) or _unknown(stream, group)
+    return await _found(stream, group)
 
 
 @route("DELETE", "/streams/{stream:str}/groups/{group:str}", "admin", 404, status=204)
@@ -63,7 +63,7 @@ async def resume_group(stream: AnyStream, group: str) -> None:
 @route("POST", "/streams/{stream:str}/groups/{group:str}/drain", "admin", 404)
 async def drain_group(request: HTTPRequest, stream: AnyStream, group: str, wait_s: Seconds = 10.0) -> Drained:
     """Wait until a group has handled all events that there are now, and none is parked."""
-    await get_group(stream, group)
+    await _found(stream, group)
     return Drained(await while_connected(request, stream.drain_group(group, timeout=wait_s)))
 
 
@@ -75,6 +75,10 @@ async def reset_group(stream: AnyStream, group: str, data: Place) -> None:
         raise Refusal(422, "invalid", "a group is reset to an offset or to at_ms: give one of them")
     if not await stream.reset_group(group, place):
         _unknown(stream, group)
+
+
+async def _found(stream: AnyStream, group: str) -> Group:
+    return next((one for one in await stream.groups() if one.name == group), None) or _unknown(stream, group)
 
 
 def _unknown(stream: AnyStream, group: str) -> Any:
