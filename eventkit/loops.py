@@ -9,9 +9,10 @@ import inspect
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
 from contextlib import suppress
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 from weakref import WeakSet
 
@@ -361,9 +362,9 @@ class _Loops:
         """Return the answer, retried when the probe is ready, for *wait* seconds or until the kit is closed."""
         return self.run(attempt(operation, probe, wait))
 
-    def iterate(self, feed: Feed[Any]) -> Any:
-        """Return an iterator over the items of *feed*."""
-        return self._iterator(self, feed)
+    def iterate(self, feed: Feed[Any], kinds: Mapping[Any, Any] = MappingProxyType({})) -> Any:
+        """Return an iterator over the items of *feed*: that of this flavour, or the one that *kinds* has for it."""
+        return kinds.get(self._iterator, self._iterator)(self, feed)
 
 
 class Loops(_Loops):

@@ -56,6 +56,8 @@ from .values import (
     Enqueued,
     Event,
     Fire,
+    Group,
+    GroupStart,
     InboxSettings,
     LimitInfo,
     Maintained,
@@ -98,6 +100,39 @@ class Subscription(Protocol[M_co]):
 
         Any thread may close it, and so may a signal handler that interrupts a waiting step; that step then ends.
         """
+
+
+class Member(Subscription[M_co], Protocol[M_co]):
+    """The events of one member of a consumer group; see `EventStream.join`."""
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """The partitions that this member has now, numbered from 1."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt at the event in progress, from 1."""
+
+    def save(self, event: Event[Any], *, tx: Any = None) -> None:
+        """Save the position after the event in progress; raise `LeaseLost` if its partition has moved.
+
+        With *tx*, the effects of the event and its position commit together: exactly once.
+        """
+
+    def retry(self, event: Event[Any], *, delay: Duration | None = None) -> None:
+        """Hand the event in progress out again after *delay*, by default longer after each attempt.
+
+        Later events of its key wait behind it, also after a crash, and in another member.
+        """
+
+    def hold(self, event: Event[Any]) -> None:
+        """Stop the partition of the event in progress, which is handed out again when the group is resumed."""
+
+    def pause(self) -> None:
+        """Leave the partitions to other members from the next event on."""
+
+    def resume(self) -> None:
+        """Take part again."""
 
 
 class EventKit(Protocol):
@@ -298,6 +333,48 @@ class EventStream(Protocol[P]):
 
     def consumers(self) -> list[Consumer]:
         """Return the consumers that have saved an offset, by name."""
+
+    def join(
+        self,
+        group: str,
+        *,
+        partitions: int | None = None,
+        start: GroupStart | int | datetime = "earliest",
+        lease: Duration = 12.0,
+        batch: int = 1000,
+        save_every_s: Duration = 1.0,
+        max_parked: int | None = None,
+        on_truncated: OnTruncated = "raise",
+    ) -> Member[Event[P]]:
+        """Iterate as a member of a consumer group, whose members share the events: in order for each key.
+
+        The first member creates the group with *partitions*, 64 by default, from *start* on.  Each partition belongs to
+        one member at a time, and each key to one partition.  An event counts as handled when the loop asks for the next
+        one.  If a member dies, the others get its partitions when its *lease* has ended.  A member that has lost a
+        partition raises `LeaseLost`.  At most *max_parked* events of a partition wait for a failed one, 1,000 by
+        default; then the partition waits.
+        """
+
+    def groups(self) -> list[Group]:
+        """Return the consumer groups, by name, with members, partitions, lags and parked events."""
+
+    def pause_group(self, group: str) -> bool:
+        """Stop handing out events to a group; return whether there is one of the name."""
+
+    def resume_group(self, group: str) -> bool:
+        """Continue a group, with the partitions that were stopped; return whether there is one of the name."""
+
+    def drain_group(self, group: str, *, timeout: Duration | None = None) -> bool:
+        """Wait until a group has handled all events that there are now, and none is parked; return whether it has."""
+
+    def reset_group(self, group: str, to: GroupStart | int | datetime) -> bool:
+        """Move a group to an offset or a time, and forget its parked events; return whether there is one of the name.
+
+        Its members raise `LeaseLost`.
+        """
+
+    def remove_group(self, group: str) -> bool:
+        """Remove a group with its positions and parked events; return whether there was one of the name."""
 
     def prune(
         self, *, older_than: Duration | None = None, keep_count: int | None = None, keep_unconsumed: bool = True

@@ -16,16 +16,23 @@ from .codec import Codec, traced_headers
 from .errors import PASSING, LeaseLost
 from .handling import Lease, logger
 from .loops import Feed, located
+from .member import MEMBERS, Membership, drained, reset
 from .operations import Operation
 from .operations import stream as operations
 from .operations.claim import fresh_token
+from .operations.consumer_group import ListGroups, PauseGroup, RemoveGroup
 from .operations.position import Position, ReadPosition
 from .operations.queue import ConfigureStream, ReadStreamSettings
 from .plans import HAND, Plan, Sleep
-from .values import Event, NewEvent, OnTruncated, StreamStart
+from .values import Event, GroupStart, NewEvent, OnTruncated, StreamStart
 
 _LINGER = 0.1
 """Seconds without an event after which the offset is saved."""
+
+_MOST_PARTITIONS = 1024
+_MOST_PARKED = 100_000
+_LONGEST_LEASE_MS = 600_000
+"""A longer lease is taken for one of a clock that was ahead."""
 
 
 @protocols.documented(protocols.EventStream)
@@ -116,6 +123,59 @@ class Stream:
     def consumers(self) -> Any:
         return self._execute(operations.ListConsumers(self.name))
 
+    def join(
+        self,
+        group: str,
+        *,
+        partitions: int | None = None,
+        start: GroupStart | int | datetime = "earliest",
+        lease: Duration = 12.0,
+        batch: int = 1000,
+        save_every_s: Duration = 1.0,
+        max_parked: int | None = None,
+        on_truncated: OnTruncated = "raise",
+    ) -> Any:
+        if partitions is not None:
+            checks.count("partitions", partitions, least=1, most=_MOST_PARTITIONS)
+        if max_parked is not None:
+            checks.count("max_parked", max_parked, least=1, most=_MOST_PARKED)
+        lease_ms = checks.milliseconds("lease", lease, least=1000)
+        if lease_ms > _LONGEST_LEASE_MS:
+            raise ValueError(f"lease is at most {_LONGEST_LEASE_MS // 1000} seconds, not {lease!r}")
+        origin = self._origin(None, _place("start", start))
+        membership = Membership(
+            self.name,
+            checks.name("group", group),
+            self._codec,
+            origin,
+            partitions=partitions,
+            max_parked=max_parked,
+            lease_ms=lease_ms,
+            batch=checks.count("batch", batch, least=1),
+            every_s=max(1, checks.milliseconds("save_every_s", save_every_s)) / 1000,
+            skip=checks.choice("on_truncated", on_truncated, OnTruncated) == "skip",
+        )
+        return self._loops.iterate(membership, MEMBERS)
+
+    def groups(self) -> Any:
+        return self._execute(ListGroups(self.name))
+
+    def pause_group(self, group: str) -> Any:
+        return self._execute(PauseGroup(self.name, checks.name("group", group), True))
+
+    def resume_group(self, group: str) -> Any:
+        return self._execute(PauseGroup(self.name, checks.name("group", group), False))
+
+    def drain_group(self, group: str, *, timeout: Duration | None = None) -> Any:
+        seconds = None if timeout is None else checks.milliseconds("timeout", timeout) / 1000
+        return self._loops.run(drained(self.name, checks.name("group", group), seconds))
+
+    def reset_group(self, group: str, to: GroupStart | int | datetime) -> Any:
+        return self._loops.run(reset(self.name, checks.name("group", group), self._origin(None, _place("to", to))))
+
+    def remove_group(self, group: str) -> Any:
+        return self._execute(RemoveGroup(self.name, checks.name("group", group)))
+
     def prune(
         self, *, older_than: Duration | None = None, keep_count: int | None = None, keep_unconsumed: bool = True
     ) -> Any:
@@ -147,6 +207,11 @@ class Stream:
         if choice == "committed" and consumer is not None:
             return operations.ReadOffset(self.name, consumer)
         return 0
+
+
+def _place(what: str, place: Any) -> Any:
+    """Return a place where a group begins; a group has no saved offset of its own."""
+    return checks.choice(what, place, GroupStart) if isinstance(place, str) else place
 
 
 def event_row(codec: Codec, item: NewEvent) -> operations.EventRow:

@@ -21,11 +21,12 @@ D = TypeVar("D")
 
 # Fixed choices of arguments.  `checks.choice` refuses other values, by the same type.
 StreamStart = Literal["committed", "earliest", "latest"]
+GroupStart = Literal["earliest", "latest"]
 ChannelStart = Literal["latest", "earliest"]
 OnTruncated = Literal["raise", "skip"]
 CatchUp = Literal["all", "latest", "none"]
 OnCrash = Literal["retry", "fail"]
-Then = Literal["stop", "skip"]
+Then = Literal["stop", "skip", "dead"]
 Isolation = Literal["process"]
 RowChange = Literal["insert", "update", "delete"]
 ArchiveFormat = Literal["parquet", "delta", "iceberg"]
@@ -169,6 +170,45 @@ class Consumer(msgspec.Struct, frozen=True):
 
     updated_at = Moment[datetime]("updated_ms")
     """The time at which the offset was last saved."""
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a consumer group: its number, the name of its process, and how many partitions it has."""
+
+    member: int
+    name: str
+    paused: bool
+    partitions: int
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """A partition of a consumer group: its position, what it has still to handle, and the number of its member.
+
+    ``state`` is ``open``; ``full`` while it waits because too many events are parked; or ``stopped`` until the group is
+    resumed.
+    """
+
+    partition: int
+    offset: int
+    lag: int
+    parked: int
+    member: int | None
+    state: Literal["open", "full", "stopped"]
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A consumer group of a stream, with its members and partitions.
+
+    *lag* is the number of events that were not handed out yet; beyond 10,000, those of the partitions are estimates.
+    """
+
+    name: str
+    paused: bool
+    lag: int
+    parked: int
+    max_parked: int
+    members: list[GroupMember]
+    partitions: list[GroupPartition]
 
 
 class PipelineInfo(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from command_line import Commands
 from databases import on_both
 from eventkit_migrations import HEAD
 
-from eventkit import EventKit
+from eventkit import EventKit, NewEvent
 from eventkit.cli.spellings import SPELLINGS, rewritten
 from eventkit.conformance.clauses import proves
 
@@ -154,6 +154,40 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     assert "older_than" in cli.refusal(2, "stream", "prune", "orders")
 
 
+def test_groups_are_shown_paused_drained_and_reset(cli: Commands, kit: EventKit) -> None:
+    """A member that runs meanwhile is listed with its partitions."""
+    stream = kit.stream("orders")
+    assert cli.json("group", "list") == []
+    offsets = stream.publish_many([NewEvent(n, key="one") for n in range(3)])
+    with stream.join("billing", partitions=4) as member:
+        assert member.next(timeout=30).payload == 0
+        [listed] = cli.json("group", "list", "orders")
+        assert (listed["stream"], listed["name"], listed["members"], listed["partitions"]) == (
+            "orders",
+            "billing",
+            1,
+            4,
+        )
+        shown = cli.json("group", "show", "orders", "billing")
+        assert [one["partitions"] for one in shown["members"]] == [4]
+        assert sum(one["lag"] for one in shown["partitions"]) == shown["lag"] == 3
+        assert "3 events behind, 0 parked" in cli.text("group", "show", "orders", "billing")
+        assert "3 events behind" in cli.refusal(1, "group", "drain", "orders", "billing", "--timeout", 0)
+        assert [member.next(timeout=30).payload for _ in range(2)] == [1, 2]
+    assert cli.json("group", "reset", "orders", "billing", "latest")["group"] == "billing"
+    assert cli.json("group", "drain", "orders", "billing")["drained"] is True
+    for to in (offsets[0], "2020-01-01T00:00", "earliest"):
+        cli.text("group", "reset", "orders", "billing", to)
+        assert cli.json("group", "list")[0]["lag"] == (2 if to == offsets[0] else 3)
+    cli.text("group", "pause", "orders", "billing")
+    assert cli.json("group", "list")[0]["paused"] is True
+    cli.text("group", "resume", "orders", "billing")
+    cli.text("group", "remove", "orders", "billing")
+    for action in ("show", "pause", "resume", "drain", "remove"):
+        assert "no group" in cli.refusal(1, "group", action, "orders", "billing")
+    assert "not a time" in cli.refusal(2, "group", "reset", "orders", "billing", "soon")
+
+
 def test_schedules_are_kept_paused_and_forgotten(cli: Commands, kit: EventKit) -> None:
     added = cli.json("schedule", "add", "nightly", "0 3 * * *", "reports", '{"all": true}', "--tz", "Europe/Berlin")
     assert (added["queue"], added["payload"], added["paused"]) == ("reports", {"all": True}, False)
@@ -244,6 +278,10 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("queue rm jobs", {"queue": "jobs", "force": False}),
     ("stream seek orders search earliest", {"stream": "orders", "consumer": "search", "to": "earliest"}),
     ("stream forget orders search", {"stream": "orders", "consumer": "search"}),
+    ("group pause orders billing", {"stream": "orders", "group": "billing"}),
+    ("group resume orders billing", {"stream": "orders", "group": "billing"}),
+    ("group reset orders billing latest", {"stream": "orders", "group": "billing", "to": "latest"}),
+    ("group remove orders billing", {"stream": "orders", "group": "billing"}),
     ("stream prune orders --keep-count 1 --unconsumed", {"stream": "orders", "older_than": None, "keep_count": 1}),
 ]
 """Commands that change something, and their events beside the action, which the first two words name."""
@@ -258,6 +296,8 @@ def test_changes_are_recorded(cli: Commands, kit: EventKit) -> None:
     kit.stream("orders").publish_many(range(3))
     for task in queue.claim("worker", 2):
         queue.fail(task, "no")
+    with kit.stream("orders").join("billing") as member:
+        member.next()
     for command, _ in CHANGES:
         cli.text(*command.split())
     assert audited(kit) == [{"action": ".".join(command.split()[:2])} | target for command, target in CHANGES]

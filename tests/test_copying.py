@@ -228,6 +228,10 @@ def test_every_column_of_every_table_arrives(places: Places) -> None:
         "history": "1",
         "strict_keys": "1",
         "keep_unconsumed": "0",
+        "partition": "7",
+        "partitions": "7",
+        "max_parked": "7",
+        "stopped": "1",
     }
     statements = []
     for table, columns in tables(source).items():

@@ -13,7 +13,7 @@ from own_cluster import ask, eventually, succeeds
 from test_postgres_standby import at, behind
 
 import eventkit
-from eventkit import DatabaseReplaced
+from eventkit import DatabaseReplaced, NewEvent
 from eventkit.conformance import proves
 from eventkit.conformance.threads import in_thread, take
 from eventkit.operations.position import ReadPosition
@@ -127,6 +127,39 @@ def test_readers_of_a_database_that_goes_back(
         iterator.close()
     assert stream.offset("c") == published[-2], "the last one was not handled"
     kit.close()
+
+
+@proves("W6", "S15")
+@pytest.mark.parametrize("place", [File, Servers], ids=["restored", "promoted"], indirect=True)
+@pytest.mark.parametrize("meanwhile", ["asleep", "busy"])
+def test_members_of_a_group_whose_database_goes_back(
+    place: Any, caplog: pytest.LogCaptureFixture, meanwhile: str
+) -> None:
+    """They get all events published afterwards, even with the offsets of lost events that they have handled."""
+    with eventkit.connect(place.url) as kit:
+        stream = kit.stream("t")
+        stream.publish_many([NewEvent("same", key=f"key {n}") for n in range(5)])
+        member = stream.join("g", partitions=4)
+        take(member, 5)
+        sleeping = in_thread(take, member, 1)
+        eventually(lambda: stream.groups()[0].lag == 0, "it is saved")
+        place.keep()
+        lost = [stream.publish("same", key="key 0")]
+        assert sleeping.result(30)[0].offset == lost[0]
+        lost += stream.publish_many([NewEvent("same", key=f"key {n}") for n in range(50)])
+        take(member, 50)
+        if meanwhile == "asleep":
+            sleeping = in_thread(take, member, 120)
+            eventually(lambda: stream.groups()[0].lag == 0, "it is saved")
+        place.go_back()
+        published: list[int] = []
+        more = [NewEvent("same", key=f"key {n}") for n in range(120)]
+        eventually(lambda: succeeds(lambda: published.extend(stream.publish_many(more))), "there is a primary")
+        if meanwhile == "busy":
+            sleeping = in_thread(take, member, 120)
+        assert [event.offset for event in sleeping.result(30)] == published
+        assert [line for line in caplog.messages if "group 'g' of stream 't'" in line]
+        member.close()
 
 
 @proves("W6")

@@ -257,3 +257,74 @@ def test_deliveries_run_in_the_slots_of_the_worker(kit: EventKit, url: str) -> N
     assert (ends[3:], kit.overview().queues["outbox:calls"].ready) == ([4, -1, 0], 0)
     assert [task.code for task in kit.queue("outbox:mistakes").tasks("scheduled")] == ["TypeError"]
     app.close()
+
+
+@proves("J4", "S13")
+@on_both
+def test_a_group_has_any_number_of_workers_in_order_for_each_key(kit: EventKit, url: str) -> None:
+    """A failed event is tried again, and goes to the stream of dead events in the end; only its key waits."""
+    seen: list[tuple[str | None, int]] = []
+
+    def declared() -> App:
+        app = App(url)
+
+        @app.subscriber("orders", group="billing", max_attempts=2, backoff=[0.05])
+        def bill(event: Event[Order]) -> None:
+            seen.append((event.key, event.payload.id))
+            if event.payload.id == 3:
+                raise ValueError("never")
+
+        return app
+
+    orders = kit.stream("orders")
+    with working.working(declared()), working.working(declared()):
+        until(lambda: [len(group.members) for group in orders.groups()] == [2])
+        for id in range(40):
+            orders.publish({"id": id}, key=f"key {id % 4}")
+        orders.publish("no order", key="key 0")
+        assert orders.drain_group("billing", timeout=30)
+    failed, poison = sorted(kit.stream("orders.dead").read(), key=lambda event: int(event.headers["offset"]))
+    assert (failed.payload, failed.headers["group"], poison.payload) == ({"id": 3}, "billing", "no order")
+    assert seen.count(("key 3", 3)) == 2
+    for key in range(4):
+        of_key = [id for name, id in seen if name == f"key {key}"]
+        assert of_key == sorted(of_key)
+        assert set(of_key) == set(range(key, 40, 4))
+
+
+@proves("J4", "S16")
+def test_a_group_that_stops_holds_the_partition_until_it_is_resumed(kit: EventKit, url: str) -> None:
+    """Other partitions go on, and the event is tried again afterwards."""
+    app, seen, broken = App(url), list[int](), threading.Event()
+    broken.set()
+
+    @app.subscriber("orders", group="billing", max_attempts=1, then="stop")
+    async def bill(event: Event[Order]) -> None:
+        if event.payload.id == 0 and broken.is_set():
+            raise ValueError("not now")
+        seen.append(event.payload.id)
+
+    orders = kit.stream("orders")
+    for id in range(6):
+        orders.publish({"id": id}, key="broken" if id < 3 else "fine")
+    with working.working(app):
+        until(lambda: seen == [3, 4, 5])
+        until(lambda: [one.state for one in orders.groups()[0].partitions].count("stopped") == 1)
+        broken.clear()
+        assert orders.resume_group("billing")
+        until(lambda: seen == [3, 4, 5, 0, 1, 2])
+    assert kit.stream("orders.dead").head() == 0
+
+
+@proves("A6")
+def test_a_subscriber_has_a_consumer_or_a_group(url: str) -> None:
+    """Not both, and the choices of `then` differ."""
+    app = App(url)
+    with pytest.raises(ValueError, match="not both"):
+        app.subscriber("orders", consumer="a", group="b")
+    with pytest.raises(ValueError, match="not both"):
+        app.subscriber("orders")
+    with pytest.raises(ValueError, match="dead, stop"):
+        app.subscriber("orders", group="b", then="skip")
+    with pytest.raises(ValueError, match="stop, skip"):
+        app.subscriber("orders", consumer="b", then="dead")

@@ -106,8 +106,8 @@ def shown(url: str) -> str:
     return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", re.sub(r"(password|listen_url)=[^&]*", r"\1=***", url))
 
 
-# An index and a trigger are created in the schema of their table, and their names take no schema.
-_OURS = re.compile(r"(?<![\w.\"])(?<!INDEX )(?<!TRIGGER )eventkit_(?=\w)")
+# An index and a trigger are created in the schema of their table, and their names then take no schema.
+_OURS = re.compile(r"(?<![\w.\"])(?<!(?<!DROP )INDEX )(?<!TRIGGER )eventkit_(?=\w)")
 
 
 def qualified(sql: str, schema: str) -> str:

@@ -117,3 +117,98 @@ SELECT
             AND until > :now AND until <= :now + 2 * :ttl::bigint * interval '1 ms'
     ),
     eventkit_ms(:now)
+
+-- Consumer groups.
+
+-- step: LockGroup
+UPDATE eventkit_consumer_group
+SET generation = generation + :change::bigint
+WHERE topic = :topic AND name = :group
+RETURNING
+    partitions, max_parked, paused, generation,
+    CASE WHEN :change::bigint > 0 THEN eventkit_wake('consumer', topic || ':' || name) END
+
+-- step: ReadMembers
+SELECT token, partition, holder, paused, eventkit_ms(until) - eventkit_ms(:now)
+FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :group AND partition > 0 AND :lease_counts
+ORDER BY partition
+
+-- A partition that a former member's transaction has locked is taken when that has ended; no token releases.
+-- step: TakePartitions
+WITH free AS MATERIALIZED (
+    SELECT partition
+    FROM eventkit_consumer_partition
+    WHERE topic = :topic AND name = :group AND partition = ANY (:taken::bigint[])
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE eventkit_consumer_partition AS p
+SET token = :token
+FROM free
+WHERE p.topic = :topic AND p.name = :group AND p.partition = free.partition
+RETURNING p.partition, p.position, p.stopped
+
+-- step: ReadParked
+SELECT event, partition, key, attempt, eventkit_ms(due) - eventkit_ms(:now)
+FROM eventkit_consumer_parked
+WHERE topic = :topic AND name = :group AND partition = ANY (:partitions::bigint[])
+ORDER BY event
+
+-- Saves nothing if the last event that was read is lost; a pruned one still counts.
+-- step: SavePositions
+UPDATE eventkit_consumer_partition AS p
+SET position = greatest(p.position, s.position)
+FROM unnest(:positions.0::bigint[], :positions.1::bigint[]) AS s (partition, position)
+WHERE
+    p.topic = :topic AND p.name = :group AND p.partition = s.partition AND p.token = :token
+    AND (
+        :event::bigint = 0
+        OR EXISTS (
+            SELECT FROM eventkit_event WHERE id = :event AND topic = :topic AND eventkit_ms(created_at) <= :created
+        )
+        OR EXISTS (SELECT FROM eventkit_topic WHERE name = :topic AND pruned_to >= :event)
+    )
+RETURNING p.partition
+
+-- step: AddParked
+INSERT INTO eventkit_consumer_parked AS p (topic, name, event, partition, key, attempt, due)
+SELECT :topic, :group, event, partition, key, attempt, :now + due * interval '1 ms'
+FROM unnest(
+    :parked.0::bigint[], :parked.1::bigint[], :parked.2::text[], :parked.3::bigint[], :parked.4::bigint[]
+) AS e (event, partition, key, attempt, due)
+ON CONFLICT (topic, name, event) DO UPDATE
+SET attempt = excluded.attempt, due = excluded.due
+WHERE excluded.attempt > p.attempt
+
+-- step: DropParked
+DELETE FROM eventkit_consumer_parked
+WHERE topic = :topic AND name = :group AND event = ANY (:done::bigint[])
+
+-- step: ReadKeys
+SELECT id, key FROM eventkit_keys_after(:topic, :after, :limit)
+
+-- step: LoadEvents
+SELECT id, key, payload::text, headers::text, eventkit_ms(created_at)
+FROM eventkit_event
+WHERE id = ANY (:offsets::bigint[]) AND topic = :topic
+ORDER BY id
+
+-- name: MemberAhead
+SELECT
+    ready OR NOT EXISTS (
+        SELECT FROM eventkit_consumer_group WHERE topic = :topic AND name = :group AND generation = :generation
+    ),
+    due, now
+FROM eventkit_events_ahead(:topic, :after, :event, :created)
+
+-- Saves are not announced, so the answer is read again every 0.2 s.
+-- name: DrainAhead
+SELECT
+    NOT EXISTS (SELECT FROM eventkit_consumer_parked WHERE topic = :topic AND name = :group)
+    AND NOT EXISTS (
+        SELECT FROM eventkit_event
+        WHERE
+            topic = :topic AND id <= :head
+            AND id > (SELECT min(position) FROM eventkit_consumer_partition WHERE topic = :topic AND name = :group)
+    ),
+    eventkit_ms(:now) + 200, eventkit_ms(:now)

@@ -140,3 +140,91 @@ SELECT
             AND until BETWEEN :now + 1 AND :now + 2 * :ttl
     ),
     :now
+
+-- Consumer groups.
+
+-- step: LockGroup
+UPDATE eventkit_consumer_group
+SET generation = generation + :change
+WHERE topic = :topic AND name = :group
+RETURNING partitions, max_parked, paused, generation, NULL
+
+-- step: ReadMembers
+SELECT token, partition, holder, paused, until - :now
+FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :group AND partition > 0 AND :lease_counts
+ORDER BY partition
+
+-- step: TakePartitions
+UPDATE eventkit_consumer_partition
+SET token = :token
+WHERE topic = :topic AND name = :group AND partition IN (SELECT value FROM json_each(:taken))
+RETURNING partition, position, stopped
+
+-- step: ReadParked
+SELECT event, partition, key, attempt, due - :now
+FROM eventkit_consumer_parked
+WHERE topic = :topic AND name = :group AND partition IN (SELECT value FROM json_each(:partitions))
+ORDER BY event
+
+-- Saves nothing if the last event that was read is lost; a pruned one still counts.
+-- step: SavePositions
+UPDATE eventkit_consumer_partition AS p
+SET position = max(p.position, s.position)
+FROM (SELECT value ->> 0 AS partition, value ->> 1 AS position FROM json_each(:positions)) AS s
+WHERE
+    p.topic = :topic AND p.name = :group AND p.partition = s.partition AND p.token = :token
+    AND (
+        :event = 0
+        OR EXISTS (SELECT 1 FROM eventkit_event WHERE id = :event AND topic = :topic AND created_at <= :created)
+        OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic AND pruned_to >= :event)
+    )
+RETURNING partition
+
+-- step: AddParked
+INSERT INTO eventkit_consumer_parked (topic, name, event, partition, key, attempt, due)
+SELECT :topic, :group, value ->> 0, value ->> 1, value ->> 2, value ->> 3, :now + (value ->> 4)
+FROM json_each(:parked)
+WHERE true
+ON CONFLICT (topic, name, event) DO UPDATE
+SET attempt = excluded.attempt, due = excluded.due
+WHERE excluded.attempt > eventkit_consumer_parked.attempt
+
+-- step: DropParked
+DELETE FROM eventkit_consumer_parked
+WHERE topic = :topic AND name = :group AND event IN (SELECT value FROM json_each(:done))
+
+-- step: ReadKeys
+SELECT id, key
+FROM eventkit_event
+WHERE topic = :topic AND id > :after
+ORDER BY id
+LIMIT :limit
+
+-- step: LoadEvents
+SELECT id, key, CAST(payload AS BLOB), CAST(headers AS BLOB), created_at
+FROM eventkit_event
+WHERE id IN (SELECT value FROM json_each(:offsets)) AND +topic = :topic
+ORDER BY id
+
+-- name: MemberAhead
+SELECT
+    EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic AND id > :after)
+    OR NOT EXISTS (
+        SELECT 1 FROM eventkit_consumer_group WHERE topic = :topic AND name = :group AND generation = :generation
+    )
+    OR (
+        :event > 0
+        AND NOT EXISTS (SELECT 1 FROM eventkit_event WHERE id = :event AND topic = :topic AND created_at <= :created)
+        AND NOT EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic AND pruned_to >= :event)
+    )
+
+-- name: DrainAhead
+SELECT
+    NOT EXISTS (SELECT 1 FROM eventkit_consumer_parked WHERE topic = :topic AND name = :group)
+    AND NOT EXISTS (
+        SELECT 1 FROM eventkit_event
+        WHERE
+            topic = :topic AND id <= :head
+            AND id > (SELECT min(position) FROM eventkit_consumer_partition WHERE topic = :topic AND name = :group)
+    )

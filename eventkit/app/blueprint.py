@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from .. import checks, retry
 from ..outbox import PREFIX
@@ -144,10 +144,10 @@ class Registry:
             case ScheduleDeclaration() if made.name in self._schedules:
                 raise ValueError(f"there is a schedule {made.name!r} already: give one of them a name=")
             case SubscriberDeclaration():
-                if any((one.stream, one.consumer) == (made.stream, made.consumer) for one in self.subscribers):
+                if any(one.reader == made.reader for one in self.subscribers):
                     raise ValueError(
-                        f"consumer {made.consumer!r} of stream {made.stream!r} has a function already: give this one a "
-                        f"consumer= of its own"
+                        f"{made.kind} {made.consumer!r} of stream {made.stream!r} has a function already: give this "
+                        f"one a {made.kind}= of its own"
                     )
             case _:
                 pass
@@ -232,24 +232,33 @@ class Registry:
         self,
         stream: str,
         *,
-        consumer: str,
+        consumer: str | None = None,
+        group: str | None = None,
         max_attempts: int = 6,
         backoff: Backoff = "exponential",
-        then: Then = "stop",
+        then: Then | None = None,
         dead_letters: str | None = None,
     ) -> Callable[[F], F]:
-        """Call the function with each event of a stream, in order, as a consumer with that name.
+        """Call the function with each event of a stream, in order, as a consumer or as a member of a group.
 
-        An event that still fails after *max_attempts* calls stops the consumer; with ``then="skip"`` it is published to
-        the stream *dead_letters* (``"<stream>.dead"``) instead, and the consumer continues.
+        A consumer has one worker at a time.  An event that still fails after *max_attempts* calls stops the consumer;
+        with ``then="skip"`` it is published to the stream *dead_letters* (``"<stream>.dead"``) instead, and the
+        consumer continues.
+
+        A group has any number of workers, and its events are in order for each key.  A failing event holds its key
+        only, and is published to *dead_letters* in the end; with ``then="stop"`` it stops its partition instead.
         """
+        if (consumer is None) == (group is None):
+            raise ValueError("a subscriber has a consumer= or a group=, and not both")
+        choices: tuple[Then, ...] = ("stop", "skip") if group is None else ("dead", "stop")
         made = partial(
             SubscriberDeclaration,
             stream=checks.name("stream", stream),
-            consumer=checks.name("consumer", consumer),
+            consumer=checks.name("consumer", consumer) if group is None else checks.name("group", group),
+            in_group=group is not None,
             max_attempts=checks.count("max_attempts", max_attempts, least=1),
             backoff=retry.policy(backoff),
-            then=checks.choice("then", then, Then),
+            then=choices[0] if then is None else cast(Then, checks.choice("then", then, choices)),
             dead_letters=checks.name("stream", f"{stream}.dead" if dead_letters is None else dead_letters),
         )
 

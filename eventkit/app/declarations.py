@@ -292,7 +292,7 @@ def unsaved(error: Exception) -> Refused:
 
 @dataclass(frozen=True)
 class SubscriberDeclaration:
-    """A function that is called with each event of a stream, in order.
+    """A function that is called with each event of a stream, in order, or in order for each key where it is *in_group*.
 
     For an event that still fails after *max_attempts* calls, *then* says whether the consumer stops, or skips it and
     publishes it to the stream *dead_letters*.
@@ -300,6 +300,8 @@ class SubscriberDeclaration:
 
     stream: str
     consumer: str
+    """The name of the consumer, or of the group."""
+    in_group: bool
     function: Callable[..., Any]
     is_async: bool
     type: Any
@@ -308,10 +310,20 @@ class SubscriberDeclaration:
     then: Then
     dead_letters: str
 
+    @property
+    def kind(self) -> str:
+        """The kind of name that *consumer* is."""
+        return "group" if self.in_group else "consumer"
+
+    @property
+    def reader(self) -> tuple[str, str, str]:
+        """The stream, and the consumer or group, that have one function."""
+        return self.stream, self.kind, self.consumer
+
     def dead_letter(self, event: Event[Any], error: BaseException) -> NewEvent:
         """Return the event to publish to the stream *dead_letters* for a skipped *event*."""
         payload, offset = event.payload, str(event.offset)
-        more = {"consumer": self.consumer, "offset": offset, "error": explained(error)}
+        more = {self.kind: self.consumer, "offset": offset, "error": explained(error)}
         plain = payload.text if isinstance(payload, Undecodable) else msgspec.to_builtins(payload, str_keys=True)
         return NewEvent(plain, event.key, {**event.headers, **more})
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import EventkitError
-from . import admin, coordination, data, processes, sql, streams, tasks
+from . import admin, coordination, data, groups, processes, sql, streams, tasks
 from .output import Failed, Refused
 from .spellings import rewritten
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 for top in (processes, admin, data, sql):
     app.add_typer(top.commands)
-for group in (tasks.queues, tasks.tasks, tasks.dead_tasks, streams.streams, streams.channels):
+for group in (tasks.queues, tasks.tasks, tasks.dead_tasks, streams.streams, groups.groups, streams.channels):
     app.add_typer(group)
 for group in (
     coordination.schedules,

@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import eventkit
+from eventkit.operations.consumer_group import partition_of as partition_of
 
 from .flavours import Blocking, Loop
 from .threads import PATIENCE, eventually, rolled_back
@@ -189,3 +190,16 @@ def copy_exactly_once(url: str, flavour: str, stop: Step | None, pipe: Connectio
                     stream.save_offset("copier", event.offset, tx=tx)
                     reach("saved")
                 reach("committed")
+
+
+def take_part(url: str, flavour: str, topic: str, options: dict[str, Any], until: int, pipe: Connection) -> None:
+    """Join the group ``workers``; send the keys and payloads handled, and block in the body of the event *until*."""
+    with kit_on(url, flavour) as kit, kit.stream(topic).join("workers", **options) as member:
+        for event in member:
+            if event.payload == END:
+                member.retry(event, delay=PATIENCE)
+                pipe.send(END)
+                continue
+            pipe.send((event.key, event.payload))
+            if event.payload == until:
+                time.sleep(PATIENCE)

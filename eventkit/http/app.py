@@ -29,7 +29,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Message, Middleware
 from ..logs import REQUEST
 from ..protocols import AsyncEventKit
 from ..telemetry import start_span
-from . import coordination, ops, queues, spellings, streams, tasks, webhooks
+from . import coordination, groups, ops, queues, spellings, streams, tasks, webhooks
 from .bodies import Refusal
 from .dashboard.pages import router as dashboard
 from .keys import caller, is_at
@@ -38,7 +38,7 @@ from .service import ServiceContext, ServiceMetrics, ServiceSettings, audit, sto
 
 access = logging.getLogger("eventkit.http.access")
 
-ROUTES = (queues, tasks, webhooks, streams, coordination, ops)
+ROUTES = (queues, tasks, webhooks, streams, groups, coordination, ops)
 """The modules with routes, in the order of the OpenAPI document."""
 
 Guard = Callable[[Connection, Access], Awaitable[None]]

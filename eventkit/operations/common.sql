@@ -41,7 +41,16 @@ RETURNING name
 
 -- part: consumed
     CASE WHEN CAST(:keep_unconsumed AS boolean) THEN coalesce(
-        (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+        (
+            SELECT min(position) FROM (
+                SELECT position FROM eventkit_consumer WHERE topic = :topic
+                UNION ALL
+                SELECT position FROM eventkit_consumer_partition WHERE topic = :topic
+                UNION ALL
+                SELECT min(event) - 1 FROM eventkit_consumer_parked WHERE topic = :topic
+            ) AS kept
+        ),
+        9223372036854775807
     ) ELSE 9223372036854775807 END
 
 -- step: DropEvents
@@ -66,6 +75,107 @@ UPDATE eventkit_consumer_lease
 SET until = :now + CAST(:ttl AS bigint) * :ms
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
+
+-- Consumer groups.  The lease of a member has its number as the partition, from 1; it counts up to twice the longest
+-- lease from now, because a longer one was taken by a clock that was ahead.
+
+-- part: lease_counts
+until > :now AND until <= :now + 1200000 * :ms
+
+-- step: AddGroup
+INSERT INTO eventkit_consumer_group (topic, name, partitions, max_parked)
+VALUES (:topic, :group, :partitions, :max_parked)
+ON CONFLICT (topic, name) DO NOTHING
+RETURNING name
+
+-- step: AddPartitions
+INSERT INTO eventkit_consumer_partition (topic, name, partition, position)
+WITH RECURSIVE numbers (number) AS (
+    SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < CAST(:partitions AS bigint)
+)
+SELECT CAST(:topic AS text), CAST(:group AS text), number, CAST(:position AS bigint) FROM numbers
+
+-- step: BoundParked
+UPDATE eventkit_consumer_group SET max_parked = :max_parked WHERE topic = :topic AND name = :group
+
+-- step: DropLapsedMembers
+DELETE FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :group AND partition > 0 AND NOT (:lease_counts)
+
+-- step: AddMember
+INSERT INTO eventkit_consumer_lease (topic, consumer, partition, holder, token, until, paused)
+SELECT
+    CAST(:topic AS text), CAST(:group AS text), coalesce(max(partition), 0) + 1, CAST(:holder AS text),
+    CAST(:token AS bigint), :now + CAST(:ttl AS bigint) * :ms, CAST(:paused AS boolean)
+FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :group AND partition > 0
+
+-- A lease that has ended is not renewed: another member may have taken its partitions.
+-- name: KeepMember
+UPDATE eventkit_consumer_lease
+SET until = :now + CAST(:ttl AS bigint) * :ms
+WHERE topic = :topic AND consumer = :group AND partition > 0 AND token = :token AND until > :now
+RETURNING token
+
+-- name: PauseMember
+UPDATE eventkit_consumer_lease
+SET paused = :paused
+WHERE topic = :topic AND consumer = :group AND partition > 0 AND token = :token
+RETURNING token
+
+-- name: LeaveGroup
+DELETE FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :group AND partition > 0 AND token = :token
+
+-- step: DropMembers
+DELETE FROM eventkit_consumer_lease WHERE topic = :topic AND consumer = :group AND partition > 0
+
+-- step: ReadPartitions
+SELECT partition, position, stopped, token
+FROM eventkit_consumer_partition
+WHERE topic = :topic AND name = :group
+ORDER BY partition
+
+-- name: ReadGeneration
+SELECT generation FROM eventkit_consumer_group WHERE topic = :topic AND name = :group
+
+-- name: StopPartition
+UPDATE eventkit_consumer_partition
+SET stopped = true
+WHERE topic = :topic AND name = :group AND partition = :partition AND token = :token
+RETURNING partition
+
+-- step: StartPartitions
+UPDATE eventkit_consumer_partition SET stopped = false WHERE topic = :topic AND name = :group AND stopped
+
+-- name: PauseGroup
+UPDATE eventkit_consumer_group SET paused = :paused WHERE topic = :topic AND name = :group
+
+-- name: ResetGroup
+UPDATE eventkit_consumer_partition
+SET position = :position, token = NULL, stopped = false
+WHERE topic = :topic AND name = :group
+
+-- name: RemoveGroup
+DELETE FROM eventkit_consumer_group WHERE topic = :topic AND name = :group RETURNING name
+
+-- step: DropPartitions
+DELETE FROM eventkit_consumer_partition WHERE topic = :topic AND name = :group
+
+-- step: DropAllParked
+DELETE FROM eventkit_consumer_parked WHERE topic = :topic AND name = :group
+
+-- step: CountParked
+SELECT partition, count(*) FROM eventkit_consumer_parked WHERE topic = :topic AND name = :group GROUP BY partition
+
+-- step: CountEvents
+SELECT count(*) FROM eventkit_event WHERE topic = :topic AND id > :after AND id <= :last
+
+-- name: ListGroups
+SELECT name, partitions, max_parked, paused
+FROM eventkit_consumer_group
+WHERE topic = :topic AND (CAST(:group AS text) IS NULL OR name = :group)
+ORDER BY name
 
 -- Queues.
 
@@ -257,6 +367,8 @@ topics (name) AS (
     SELECT name FROM eventkit_topic
     UNION
     SELECT topic FROM eventkit_consumer
+    UNION
+    SELECT topic FROM eventkit_consumer_group
 )
 
 -- step: DropWorkers

@@ -78,6 +78,18 @@ ALL_TABLES = (
     Table("eventkit_notification", "id:integer channel payload:json headers:json created_at:moment"),
     Table("eventkit_consumer", "topic name position:integer updated_at:moment", key=2),
     Table(
+        "eventkit_consumer_group",
+        "topic name partitions:integer max_parked:integer paused:flag generation:integer",
+        key=2,
+    ),
+    # In a copy no member has the token: leases are not copied.
+    Table(
+        "eventkit_consumer_partition", "topic name partition:integer position:integer token:integer stopped:flag", key=3
+    ),
+    Table(
+        "eventkit_consumer_parked", "topic name event:integer partition:integer key attempt:integer due:moment", key=3
+    ),
+    Table(
         "eventkit_task",
         "id:integer queue state priority:integer run_at:moment wake_at:moment expires_at:moment attempt:integer "
         "max_attempts:integer token:integer key lane payload:json headers:json enqueued_at:moment worker "

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from ..app.declarations import (
 )
 from ..app.task import AsyncTaskContext, TaskContext, at_once, is_async, now
 from ..codec import Codec, encode_json
+from ..errors import TimedOut
 from ..handling import Permanent, Retry, Snooze, failure, outcome
 from ..operations.channel import ReadNotifications
 from ..operations.claim import Claim, fresh_token
@@ -63,7 +65,7 @@ class _Drain:
             for name in {task.queue: None for task in self._app.tasks.values()}:
                 await self._queue(self._kit.queue(name))
             for subscriber in self._app.subscribers:
-                await self._subscriber(subscriber)
+                await (self._member(subscriber) if subscriber.in_group else self._subscriber(subscriber))
             for listener in self._app.listeners:
                 await self._listener(listener)
             for outbox in self._app.outboxes:
@@ -144,17 +146,45 @@ class _Drain:
             if error is None:
                 await now(stream.save_offset(declaration.consumer, event.offset))
             elif declaration.then == "skip" and not self._raising:
-                async with AsyncExitStack() as stack:
-                    opened = self._kit.transaction()
-                    tx = await stack.enter_async_context(opened) if self._is_async else stack.enter_context(opened)
-                    letter = declaration.dead_letter(event, error)
-                    await now(self._kit.stream(declaration.dead_letters).publish_many([letter], tx=tx))
-                    await now(stream.save_offset(declaration.consumer, event.offset, tx=tx))
+                save = partial(stream.save_offset, declaration.consumer, event.offset)
+                await self._skip(declaration, event, error, save)
             else:
                 self._stopped.add(declaration)
             self._report(declaration.function.__name__, event, result, error)
             if declaration in self._stopped:
                 return
+
+    async def _member(self, declaration: SubscriberDeclaration) -> None:
+        """Run the events of a group; a retry follows at once."""
+        if declaration in self._stopped:
+            return
+        member = self._kit.stream(declaration.stream, type=declaration.type).join(declaration.consumer)
+        try:
+            with suppress(TimedOut):
+                while True:
+                    event = await now(member.next(timeout=0))
+                    tries = 1 if self._raising else declaration.max_attempts
+                    result, error = await self._tried(declaration, event, tries)
+                    if error is not None and declaration.then == "dead" and not self._raising:
+                        await self._skip(declaration, event, error, partial(member.save, event))
+                    elif error is not None:
+                        self._stopped.add(declaration)
+                        if not self._raising:
+                            await now(member.hold(event))
+                    self._report(declaration.function.__name__, event, result, error)
+        finally:
+            await now(member.aclose() if self._is_async else member.close())
+
+    async def _skip(
+        self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception, save: Callable[..., Any]
+    ) -> None:
+        """Publish an event to the stream for those that failed, and *save* the offset after it."""
+        async with AsyncExitStack() as stack:
+            opened = self._kit.transaction()
+            tx = await stack.enter_async_context(opened) if self._is_async else stack.enter_context(opened)
+            letter = declaration.dead_letter(event, error)
+            await now(self._kit.stream(declaration.dead_letters).publish_many([letter], tx=tx))
+            await now(save(tx=tx))
 
     async def _listener(self, declaration: ListenerDeclaration) -> None:
         """Run the notifications that no drain on this kit has called a listener with."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,10 +20,10 @@ class Stopped(Exception):
 
 
 class Subscriptions:
-    """The consumers of streams, and the listeners of channels.
+    """The consumers of streams, the members of groups, and the listeners of channels.
 
-    One worker at a time follows a consumer, and holds its name; the others wait as standbys.  Listeners receive all
-    notifications in each worker.
+    One worker at a time follows a consumer, and holds its name; the others wait as standbys.  Each worker is a member
+    of a group.  Listeners receive all notifications in each worker.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -35,16 +36,17 @@ class Subscriptions:
         self._stopping = False
 
     async def follow(self, declaration: SubscriberDeclaration) -> None:
-        """Call a subscriber with the events of its stream, while this worker holds the consumer's name."""
+        """Call a subscriber with the events of its stream, while this worker holds the name or a partition."""
         me = self._joined()
         stream = self._kit.stream(declaration.stream, type=declaration.type)
+        join, handle = (stream.join, self._take_part) if declaration.in_group else (stream.subscribe, self._handle)
         while not self._stopping:
             try:
-                async with stream.subscribe(declaration.consumer) as events:
+                async with join(declaration.consumer) as events:
                     async for event in events:
                         self._handling.add(me)
                         try:
-                            await self._handle(declaration, event)
+                            await handle(declaration, event, events)
                         finally:
                             self._handling.discard(me)
                         if self._stopping:
@@ -93,34 +95,75 @@ class Subscriptions:
         for task in list(self._following):
             task.cancel()
 
-    async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any]) -> None:
-        counts = partial(self._metrics.events.of, declaration.stream, declaration.consumer)
-        what = f"{declaration.function.__name__} failed on event {event.offset} of {declaration.stream!r}"
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                check_payload(declaration, event)
-                await self._threads.call(declaration.function, event)
-            except Exception as error:
-                failure = error
-            else:
-                counts("handled").value += 1
-                return
-            counts("failed").value += 1
-            logger.warning("%s in attempt %s", what, attempt, exc_info=failure)
+    async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any], events: Any) -> None:
+        """Call the function until it succeeds; in the end skip the event, or stop the consumer."""
+        attempt = 1
+        while (failure := await self._attempt(declaration, event, attempt)) is not None:
             if isinstance(failure, Permanent) or attempt >= declaration.max_attempts:
                 break
             await asyncio.sleep((pause(failure, attempt, declaration.backoff) or 0) / 1000)
+            attempt += 1
+        else:
+            return
         if declaration.then == "stop":
+            what = f"{declaration.function.__name__} failed on event {event.offset} of {declaration.stream!r}"
             logger.critical("%s and is not retried: consumer %r stops there", what, declaration.consumer)
             raise Stopped
-        await self._recovery.through(self._skip, declaration, event, failure)
-        counts("skipped").value += 1
+        save = partial(self._kit.stream(declaration.stream).save_offset, declaration.consumer, event.offset)
+        await self._skip(declaration, event, failure, save)
 
-    async def _skip(self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
-        """Publish the event to the stream *dead_letters*, and save the offset after it: both or neither."""
+    async def _take_part(self, declaration: SubscriberDeclaration, event: Event[Any], member: Any) -> None:
+        """Call the function once; if it fails, park the event, and in the end skip it, or stop its partition."""
+        failure = await self._attempt(declaration, event, member.attempt)
+        if failure is None:
+            return
+        through = self._recovery.through
+        if not (isinstance(failure, Permanent) or member.attempt >= declaration.max_attempts):
+            seconds = (pause(failure, member.attempt, declaration.backoff) or 0) / 1000
+            await through(partial(member.retry, event, delay=seconds))
+        elif declaration.then == "dead":
+            await self._skip(declaration, event, failure, partial(member.save, event))
+        else:
+            logger.critical(
+                "%s failed on event %s of %r and is not retried: its partition of group %r stops there until the group "
+                "is resumed",
+                declaration.function.__name__,
+                event.offset,
+                declaration.stream,
+                declaration.consumer,
+            )
+            await through(member.hold, event)
+
+    async def _attempt(self, declaration: SubscriberDeclaration, event: Event[Any], attempt: int) -> Exception | None:
+        """Call the function with an event; return what it raised."""
+        outcome, failure = "handled", None
+        try:
+            check_payload(declaration, event)
+            await self._threads.call(declaration.function, event)
+        except Exception as error:
+            outcome, failure = "failed", error
+            name = declaration.function.__name__
+            logger.warning(
+                "%s failed on event %s of %r in attempt %s",
+                name,
+                event.offset,
+                declaration.stream,
+                attempt,
+                exc_info=failure,
+            )
+        self._metrics.events.of(declaration.stream, declaration.consumer, outcome).value += 1
+        return failure
+
+    async def _skip(
+        self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception, save: Callable[..., Any]
+    ) -> None:
+        """Publish the event to the stream *dead_letters*, and *save* the offset after it: both or neither."""
         letters = self._kit.stream(declaration.dead_letters)
-        async with self._kit.transaction() as tx:
-            await letters.publish_many([declaration.dead_letter(event, error)], tx=tx)
-            await self._kit.stream(declaration.stream).save_offset(declaration.consumer, event.offset, tx=tx)
+
+        async def both() -> None:
+            async with self._kit.transaction() as tx:
+                await letters.publish_many([declaration.dead_letter(event, error)], tx=tx)
+                await save(tx=tx)
+
+        await self._recovery.through(both)
+        self._metrics.events.of(declaration.stream, declaration.consumer, "skipped").value += 1

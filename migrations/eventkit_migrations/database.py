@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _CREATED = re.compile(r"^CREATE (OR REPLACE )?(?:UNLOGGED )?(VIEW|TABLE|SEQUENCE) (\w+)", re.MULTILINE)
 _ADDED = re.compile(r"^ALTER TABLE (\w+) ADD COLUMN (\w+)", re.MULTILINE)
 _VIEW_DROPPED = re.compile(r"^DROP VIEW (\w+)", re.MULTILINE)
+_INDEX_DROPPED = re.compile(r"^DROP INDEX (\w+)", re.MULTILINE)
+_INDEX_CREATED = re.compile(r"^CREATE (UNIQUE )?(INDEX) (\w+)", re.MULTILINE)
 
 
 class Schema(Protocol):
@@ -65,13 +67,16 @@ class Schema(Protocol):
                 undone.append(f"ALTER TABLE {found[1]} DROP COLUMN {found[2]}")
             elif found := _VIEW_DROPPED.search(statement):
                 undone.append(self._earlier(revision, found[1]))
+            elif found := _INDEX_DROPPED.search(statement):
+                # An index is dropped to be replaced; that of a new table goes with the table.
+                undone += [f"DROP INDEX {found[1]}", self._earlier(revision, found[1], _INDEX_CREATED)]
         return undone
 
-    def _earlier(self, revision: str, view: str) -> str:
-        """Return the statement of an earlier revision that creates a view."""
+    def _earlier(self, revision: str, name: str, created: re.Pattern[str] = _CREATED) -> str:
+        """Return the statement of an earlier revision that creates a view or an index."""
         before = (f"{number:04}" for number in range(int(revision) - 1, 0, -1))
         made = (statement for one in before for statement in reversed(self.tables(one)))
-        return next(one for one in made if (found := _CREATED.search(one)) and found[3] == view)
+        return next(one for one in made if (found := created.search(one)) and found[3] == name)
 
     def functions(self, replace: bool = False) -> list[str]:
         """Return the statements that create the functions, or replace those of another version."""

@@ -12,6 +12,7 @@ from browsing import Browser
 from pages import BIDI, HOSTILE, QUOTES, SCRIPT
 from services import Served
 
+import eventkit
 from eventkit.conformance import proves
 from eventkit.http import app
 
@@ -92,6 +93,20 @@ def test_the_page_of_a_task_shows_its_steps(browser: Browser, filled: dict[str, 
     assert re.findall(r'<span class="what">(\w+)</span>', page)[-1] == "purged"
     assert "gone" in page
     browser.get("/dashboard/task?queue=emails&id=123456789", 404)
+
+
+@proves("E11", "S16")
+def test_the_page_of_a_stream_shows_its_groups(browser: Browser, url: str) -> None:
+    """It lists the members and the partitions, with lag and parked events."""
+    assert "Consumer groups" not in browser.get("/dashboard/stream?stream=sales")
+    with eventkit.connect(url) as kit:
+        kit.stream("sales").publish_many([eventkit.NewEvent(n, key="one") for n in range(12)])
+        with kit.stream("sales").join("<b>billing", partitions=4) as member:
+            member.retry(member.next(timeout=30), delay=1000)
+            page = browser.get("/dashboard/stream?stream=sales")
+    assert "&lt;b&gt;billing" in page
+    assert "11 events behind, 1 parked" in " ".join(page.split())
+    assert re.findall(r"<td>(open|full|stopped)</td>", page) == ["open"] * 4
 
 
 @proves("E11")

@@ -78,6 +78,33 @@ def test_consumers_move_by_acknowledgement(served: Served) -> None:
     assert list(served("GET", "/streams?after=eventkit.audit&limit=1").json()) == ["s"]
 
 
+def test_groups_are_shown_and_changed(served: Served) -> None:
+    """Members and partitions are listed; a group is paused, resumed, drained, reset and removed."""
+    offsets = served("POST", "/streams/s/events", json=[{"payload": n, "key": "k"} for n in range(3)]).json()["offsets"]
+    member = served.kit.stream("s").join("billing", partitions=2)
+    assert served.ask(member.next(timeout=30)).payload == 0
+    [shown] = served("GET", "/streams/s/groups").json()
+    assert (shown["name"], shown["lag"], len(shown["partitions"])) == ("billing", 3, 2)
+    assert [one["partitions"] for one in shown["members"]] == [2]
+    served.ask(member.aclose())
+    group = "/streams/s/groups/billing"
+    assert served("POST", f"{group}/drain?wait_s=0").json() == {"drained": False}
+    assert served("POST", f"{group}/reset", json={"offset": offsets[1]}).status_code == 204
+    assert served("GET", group).json()["lag"] == 1
+    assert served("POST", f"{group}/reset", json={"at_ms": 0}).status_code == 204
+    assert served("GET", group).json()["lag"] == 3
+    assert served("POST", f"{group}/reset", json={}).status_code == 422
+    assert served("POST", f"{group}/pause").status_code == 204
+    assert served("GET", group).json()["paused"] is True
+    assert served("POST", f"{group}/resume").status_code == 204
+    assert served("POST", f"{group}/reset", json={"offset": offsets[2]}).status_code == 204
+    assert served("POST", f"{group}/drain").json() == {"drained": True}
+    assert served("DELETE", group).status_code == 204
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/drain")):
+        assert served(method, group + path).json()["code"] == "unknown_group"
+    assert served("POST", f"{group}/reset", json={"offset": 0}).json()["code"] == "unknown_group"
+
+
 def test_a_webhook_is_a_task_that_calls(served: Served) -> None:
     """It is created, shown, listed, cancelled, and retried when it is dead."""
     body = {"callback_url": "https://example.com/hook", "queue_name": "calls", "payload": {"a": 1}, "max_attempts": 5}

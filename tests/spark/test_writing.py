@@ -273,7 +273,9 @@ def test_a_bad_row_is_no_page_of_log(kit: eventkit.EventKit, url: str) -> None:
     """The driver refuses it once: no task fails, which Spark would retry and log with its Java stack."""
     ran = subprocess.run([sys.executable, "-c", REFUSED, url], capture_output=True, text=True, timeout=300)
     assert "row 1 of partition 0 cannot be written, and nothing was: the payload is not JSON" in ran.stdout
-    logged = ran.stderr.partition("begins\n")[2].partition("Traceback")[0].splitlines()  # Of Spark's daemon, which ends.
+    logged = (
+        ran.stderr.partition("begins\n")[2].partition("Traceback")[0].splitlines()
+    )  # Of Spark's daemon, which ends.
     assert len(logged) <= 3, logged
     assert "\tat " not in ran.stderr
     assert kit.stream("t").read() == []

@@ -71,6 +71,23 @@ BEGIN
 END
 $$
 
+-- The keys of events, which the index has.
+CREATE OR REPLACE FUNCTION eventkit_keys_after(topic text, after bigint, "limit" bigint)
+RETURNS TABLE (id bigint, key text)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('event', ARRAY[$1]);
+BEGIN
+    RETURN QUERY
+    SELECT e.id, e.key
+    FROM eventkit_event AS e
+    WHERE e.topic = $1 AND e.id > $2 AND e.id <= settled
+    ORDER BY e.id
+    LIMIT $3;
+END
+$$
+
 -- Whether there is an event after a number, or the last event that was read is lost; and if the events are not settled,
 -- when to check again: after a tenth of the time that they have been waiting.
 CREATE OR REPLACE FUNCTION eventkit_events_ahead(topic text, after bigint, event bigint, created bigint)

@@ -300,7 +300,7 @@ async def streams(view: View) -> Shown:
 
 @page("/dashboard/stream", "Stream")
 async def stream(view: View) -> Shown:
-    """Show a stream: its consumers, and its latest events, those of a key, or those from a time or offset."""
+    """Show a stream: its readers, and its latest events, those of a key, or those from a time or offset."""
     stream, key, before, at = view.named("stream"), view.text("key") or None, view.whole("before"), view.text("at")
     if key is not None:
         checks.key(key)
@@ -319,6 +319,7 @@ async def stream(view: View) -> Shown:
         "stream": stream,
         "head": head,
         "consumers": await handle.consumers(),
+        "groups": await handle.groups(),
         "settings": await handle.settings(),
         "events": events[:AT_ONCE],
         "key": key or "",

@@ -1,0 +1,1 @@
+-- Revision 0003 changes nothing here: this backend has no groups.
