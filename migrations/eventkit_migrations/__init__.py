@@ -36,7 +36,7 @@ __all__ = [
     "upgrade_op",
 ]
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision, which this version of eventkit requires."""
 
 VERSION_TABLE = "eventkit_version"
