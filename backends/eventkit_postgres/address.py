@@ -107,7 +107,9 @@ def shown(url: str) -> str:
 
 
 # An index and a trigger are created in the schema of their table, and their names take no schema.
-_OURS = re.compile(r"(?<![\w.\"])(?<!INDEX )(?<!TRIGGER )eventkit_(?=\w)")
+_OURS = re.compile(
+    r"(?<![\w.\"])(?<!CREATE INDEX )(?<!UNIQUE INDEX )(?<!TRIGGER )(?<!TRIGGER IF EXISTS )eventkit_(?=\w)"
+)
 
 
 def qualified(sql: str, schema: str) -> str:
