@@ -103,6 +103,10 @@ SELECT
     END AS code
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 
+-- For the way back: a queue may have made these triggers, and no task may stay held.
+
+UPDATE eventkit_task SET state = 'ready', held = NULL, wake_at = expires_at WHERE held IS NOT NULL
+
 DROP TRIGGER IF EXISTS eventkit_task_joined
 
 DROP TRIGGER IF EXISTS eventkit_task_paced

@@ -68,7 +68,7 @@ class Schema(Protocol):
                 undone.append(f"DROP TRIGGER {found[1]}" + (f" ON {found[2]}" if self.name is not None else ""))
             elif found := _RENAMED.search(statement):
                 undone.append(f"ALTER TABLE {found[1]} RENAME COLUMN {found[3]} TO {found[2]}")
-            elif statement.startswith("DROP TRIGGER IF EXISTS"):
+            elif statement.startswith(("DROP TRIGGER IF EXISTS", "UPDATE")):  # It is for both directions.
                 undone.append(statement)
             elif found := _ADDED.search(statement):
                 undone.append(f"ALTER TABLE {found[1]} DROP COLUMN {found[2]}")

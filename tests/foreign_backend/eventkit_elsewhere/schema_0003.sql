@@ -1,0 +1,1 @@
+-- The changes of revision 0003: there are none, because this backend has no groups of tasks.
