@@ -238,7 +238,7 @@ BEGIN
                     SELECT id FROM eventkit_task
                     WHERE
                         queue = call.queue AND state = 'ready' AND turn IS NOT NULL
-                        AND (expires_at IS NULL OR expires_at > call.now)
+                        AND (expires_at > call.now) IS NOT false
                     ORDER BY priority DESC, turn, id
                     LIMIT call.limit
                     FOR UPDATE SKIP LOCKED
@@ -329,7 +329,7 @@ BEGIN
             'headers', coalesce(c.headers::json, '{}'), 'priority', c.priority, 'attempt', c.attempt,
             'max_attempts', c.max_attempts, 'run_ms', c.run_ms, 'enqueued_ms', c.enqueued_ms,
             'expires_ms', c.expires_ms, 'lease_expires_ms', c.lease_expires_ms, 'token', c.token::text,
-            'lease_ms', c.lease_ms, 'lapsed', c.lapsed, 'group_key', nullif(c.group_key, '')
+            'lease_ms', c.lease_ms, 'lapsed', c.lapsed, 'group', nullif(c.group_key, '')
         ) ORDER BY c.priority DESC, c.turn, c.run_ms, c.id), '[]')
         FROM eventkit_claimed(
             eventkit_check_name('queue', $1), eventkit_check_name('worker', $2),
