@@ -383,6 +383,87 @@ def test_settings_of_groups_are_checked(kit: EventKit) -> None:
     assert queue.settings() == eventkit.values.QueueSettings()
 
 
+# Any history.
+
+
+class _Model:
+    """The tasks of a queue by their ids: the group, the number of ticks until it is due, and whether it runs or is dead."""
+
+    def __init__(self, ordered: bool, most: int) -> None:
+        self.tasks: dict[int, tuple[str, int, str]] = {}
+        self._ordered = ordered
+        self._most = most
+
+    def claimable(self, group: str) -> int:
+        """Return how many tasks of a group a claim of all returns now."""
+        mine = [(due, state) for id, (one, due, state) in sorted(self.tasks.items()) if one == group and state != "dead"]
+        running = [state for _, state in mine].count("running")
+        if self._ordered:
+            return int(bool(mine) and not running and mine[0][0] <= 0)
+        return min(self._most - running, sum(due <= 0 and state == "waiting" for due, state in mine))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@proves("Q24", "Q25")
+def test_any_history_of_groups(kit: EventKit, ordered: bool) -> None:
+    """Whatever has happened, a claim returns what the groups allow, no less and no more."""
+    for seed in range(6):
+        chance, queue, model = random.Random(seed), kit.queue(f"jobs {seed}"), _Model(ordered, 2)
+        queue.configure(**({"ordered": True} if ordered else {"group_max_running": 2}), max_attempts=2, lease=86_400)
+        held: list[Task[Any]] = []
+        for _ in range(80):
+            match chance.choice(["add", "add", "claim", "claim", "end", "end", "end", "cancel", "wait", "requeue"]):
+                case "add":
+                    group, delay = chance.choice("abc"), chance.choice([0, 0, 0, 2])
+                    made = queue.enqueue_many([NewTask(1, group=group, delay=60 * delay or None)] * chance.randint(1, 3))
+                    model.tasks |= {one.id: (group, delay, "waiting") for one in made}
+                case "claim":
+                    wanted = {group: model.claimable(group) for group in "abc"}
+                    claimed = queue.claim("w", 99)
+                    assert Counter(task.group for task in claimed) == Counter(wanted), seed
+                    for task in claimed:
+                        group, due, state = model.tasks[task.id]
+                        earlier = [id for id, (one, *_, state) in model.tasks.items() if one == group and id < task.id and state != "dead"]
+                        assert (due <= 0, state) == (True, "waiting"), seed
+                        assert not (ordered and earlier), seed
+                        model.tasks[task.id] = (group, due, "running")
+                    held += claimed
+                case "end" if held:
+                    task = held.pop(chance.randrange(len(held)))
+                    match chance.choice(["ack", "ack", "retry", "later", "fail", "release", "snooze", "cancel"]):
+                        case "ack":
+                            assert queue.ack(task)
+                            del model.tasks[task.id]
+                        case "cancel":
+                            assert queue.cancel(task.id, running=True)
+                            del model.tasks[task.id]
+                        case "fail":
+                            assert queue.fail(task, "broken")
+                            model.tasks[task.id] = (str(task.group), 0, "dead")
+                        case "release":
+                            assert queue.release(task)
+                            model.tasks[task.id] = (str(task.group), 0, "waiting")
+                        case "snooze":
+                            assert queue.snooze(task, 60)
+                            model.tasks[task.id] = (str(task.group), 1, "waiting")
+                        case way:
+                            pause = int(way == "later")
+                            assert queue.retry(task, delay=60 * pause)
+                            model.tasks[task.id] = (str(task.group), pause, "waiting" if task.attempt < 2 else "dead")
+                case "cancel" if waiting := [id for id, (*_, state) in model.tasks.items() if state == "waiting"]:
+                    id = chance.choice(waiting)
+                    assert queue.cancel(id)
+                    del model.tasks[id]
+                case "wait":
+                    advance(kit, 60)
+                    model.tasks = {id: (group, due - 1, state) for id, (group, due, state) in model.tasks.items()}
+                case "requeue":
+                    queue.requeue()
+                    for id, (group, _, state) in list(model.tasks.items()):
+                        if state == "dead":
+                            model.tasks[id] = (group, 0, "waiting")
+
+
 # Races.
 
 

@@ -32,16 +32,16 @@ EARLIER = {
 
 REMEDY = r"unreleased version.*eventkit export FILE.*downgrade <url> --to base.*eventkit import FILE.*new database"
 
-THIRD = """
+FOURTH = """
 from eventkit_migrations.database import execute
 
-revision, down_revision = "0003", "0002"
+revision, down_revision = "0004", "0003"
 
 def upgrade(connection, schema):
-    execute(connection, "CREATE TABLE eventkit_third (id bigint)", schema)
+    execute(connection, "CREATE TABLE eventkit_fourth (id bigint)", schema)
 
 def downgrade(connection, schema):
-    execute(connection, "DROP TABLE eventkit_third", schema)
+    execute(connection, "DROP TABLE eventkit_fourth", schema)
 """
 
 
@@ -156,8 +156,8 @@ def later(tmp_path: Path) -> Callable[[str], str]:
     package = Path(eventkit_migrations.__file__).parent
     copied = shutil.copytree(package, tmp_path / "later" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     head = copied / "__init__.py"
-    head.write_text(head.read_text().replace('HEAD = "0002"', 'HEAD = "0003"'))
-    (copied / "versions" / "0003_third.py").write_text(THIRD)
+    head.write_text(head.read_text().replace('HEAD = "0003"', 'HEAD = "0004"'))
+    (copied / "versions" / "0004_fourth.py").write_text(FOURTH)
 
     def run(program: str) -> str:
         ended = subprocess.run(
@@ -176,9 +176,9 @@ def test_a_later_revision_upgrades_what_is_released(url: str, later: Callable[[s
     ours = stored(url)
     upgrade = f"import eventkit, eventkit_migrations; eventkit_migrations.upgrade({url!r})"
     said = later(f"{upgrade}; eventkit.connect({url!r}).close(); print(eventkit_migrations.current({url!r}))")
-    assert said == "0003\n"
+    assert said == "0004\n"
     assert stored(url) != ours
-    assert later(f"import eventkit_migrations; eventkit_migrations.downgrade({url!r}, '0002')") == ""
+    assert later(f"import eventkit_migrations; eventkit_migrations.downgrade({url!r}, '0003')") == ""
     assert stored(url) == ours
     eventkit.connect(url).close()
     make_earlier(url, EARLIER["another hash"])
