@@ -134,7 +134,7 @@ FROM (
     FROM eventkit_task AS t JOIN eventkit_queue AS q ON q.name = t.queue
     WHERE t.queue = :queue AND t.state IN ('ready', 'scheduled', 'leased')
 ) AS n
-WHERE eventkit_task.id = n.id
+WHERE eventkit_task.id = n.id AND (eventkit_task.state <> 'leased' OR eventkit_task.group_key IS NOT n.group_key)
 
 -- step: DropGroupRates
 DELETE FROM eventkit_group_rate WHERE queue = :queue

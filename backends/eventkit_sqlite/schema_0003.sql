@@ -100,12 +100,16 @@ SELECT
         WHEN t.expires_at <= CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) THEN 'EXPIRED'
         WHEN t.state = 'leased' AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3) THEN 'LEASE_LOST'
         ELSE t.code
-    END AS code
+    END AS code,
+    t.turn
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 
--- For the way back: a queue may have made these triggers, and no task may stay held.
+-- For both ways: no task stays held by the other revision.
 
-UPDATE eventkit_task SET state = 'ready', held = NULL, wake_at = expires_at WHERE held IS NOT NULL
+UPDATE eventkit_task SET held = NULL, wake_at = run_at
+WHERE group_key IS NOT NULL AND state = 'scheduled' AND run_at < wake_at
+
+-- For the way back: a queue may have made these triggers.
 
 DROP TRIGGER IF EXISTS eventkit_task_joined
 

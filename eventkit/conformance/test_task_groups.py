@@ -237,7 +237,9 @@ def test_the_groups_of_a_fair_queue_take_turns(kit: EventKit) -> None:
     queue.configure(fair=True, weights={"ann": 2})
     for group in ("bob", "ann", None):
         _add(queue, group, *(f"{group} {n}" for n in range(6)))
+    first = [info.payload for info in queue.peek(9)]
     order = _claimed(queue, 9) + [one for _ in range(9) for one in _claimed(queue, 1)]
+    assert first == order[:9]
     assert sorted(order) == sorted(f"{group} {n}" for group in ("bob", "ann", None) for n in range(6))
     for group in ("bob", "ann", None):
         mine = [one for one in order if one.startswith(str(group))]

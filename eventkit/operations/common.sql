@@ -81,7 +81,7 @@ WHERE
 ORDER BY id
 LIMIT :limit
 
--- Each half uses one index: ready tasks, and tasks due to become ready.
+-- Each part uses one index: ready tasks, in a fair queue by their turns, and tasks due to become ready.
 -- name: PeekTasks
 SELECT :info
 FROM (
@@ -89,13 +89,20 @@ FROM (
         SELECT * FROM eventkit_task_now
         WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready'
         ORDER BY priority DESC, run_at, id
-        LIMIT :limit
+        LIMIT CASE WHEN (SELECT fair FROM eventkit_queue WHERE name = :queue) THEN 0 ELSE CAST(:limit AS bigint) END
     ) AS few
+    UNION ALL
+    SELECT * FROM (
+        SELECT * FROM eventkit_task_now
+        WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready' AND turn IS NOT NULL
+        ORDER BY priority DESC, turn, id
+        LIMIT :limit
+    ) AS in_turn
     UNION ALL
     SELECT * FROM eventkit_task_now
     WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
 ) AS best
-ORDER BY priority DESC, best.run_at, id
+ORDER BY priority DESC, turn, best.run_at, id
 LIMIT :limit
 
 -- name: ListDead

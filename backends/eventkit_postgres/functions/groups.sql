@@ -181,6 +181,7 @@ BEGIN
             t.lapsed, t.group_key, t.turn;
         GET DIAGNOSTICS number = ROW_COUNT;
         remaining := remaining - number;
+        EXIT WHEN remaining <= 0 OR others IS NULL AND number = cardinality(ids) AND number < drawn;
         -- What is left of the tickets waits for a task that runs, for an earlier one, or for a dead one.  The lock on that
         -- one makes its end wait for this transaction.
         WITH
@@ -245,7 +246,6 @@ BEGIN
         UPDATE eventkit_task AS t
         SET state = 'scheduled', wake_at = eventkit_wakes_at(call.now + interval '20 ms', t.expires_at, call.now)
         WHERE t.id = ANY (others || aside) AND t.state = 'ready';
-        EXIT WHEN remaining <= 0;
     END LOOP;
 END
 $$
@@ -402,7 +402,9 @@ BEGIN
         FROM eventkit_task AS o JOIN eventkit_queue AS q ON q.name = o.queue
         WHERE o.queue = $1 AND o.state IN ('ready', 'scheduled', 'leased')
     ) AS n
-    WHERE t.id = n.id AND t.state IN ('ready', 'scheduled', 'leased');
+    WHERE
+        t.id = n.id
+        AND (t.state IN ('ready', 'scheduled') OR t.state = 'leased' AND t.group_key IS DISTINCT FROM n.group_key);
     INSERT INTO eventkit_low_water (queue, priority)
     SELECT DISTINCT $1, l.priority FROM eventkit_low_water AS l WHERE l.queue = $1;
     RETURN eventkit_wake('task', $1);
