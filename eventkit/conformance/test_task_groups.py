@@ -330,12 +330,12 @@ def test_a_full_group_does_not_delay_the_others(kit: EventKit) -> None:
     _add(queue, "other", "other")
     [task] = queue.claim("w", 1)
     assert [one.payload for one in queue.claim("w", 1, wait=SOON)] == ["other"]
-    assert queue.stats().ready == 0
+    assert queue.stats().scheduled > 1700
     for n in range(1, 4):
         assert queue.ack(task)
         [task] = queue.claim("w", 5)
         assert task.payload == n
-    assert queue.stats().scheduled == 1996
+    assert queue.size() == 1998
 
 
 @proves("Q25")
