@@ -234,7 +234,9 @@ class Outbox:
         message_id = str(uuid4())
         headers = {**(headers or {}), MESSAGE_ID: message_id}
         task = NewTask(payload, delay, run_at, priority, None, expires, key, headers)
-        text, names, level, _, group, pause, due, expires_in, expires_at, _ = task_row(self._codec, self.queue.name, task)
+        text, names, level, _, group, pause, due, expires_in, expires_at, _ = task_row(
+            self._codec, self.queue.name, task
+        )
         return self._execute(
             AddMessage(self.queue.name, text, names, group, message_id, level, pause, due, expires_in, expires_at), tx
         )

@@ -206,7 +206,9 @@ class Ordered:
             self._at_once(session, claim, partial(self.claimed, earlier=self.ask(LIVE)))
             if self.claims > done:
                 idle_since = time.monotonic()
-        left = self.witness.execute(f"SELECT id, group_key, state, run_at, wake_at, now() FROM {self.task} WHERE {LIVE}")  # type: ignore[arg-type]
+        left = self.witness.execute(
+            f"SELECT id, group_key, state, run_at, wake_at, now() FROM {self.task} WHERE {LIVE}"
+        )  # type: ignore[arg-type]
         assert left.fetchall() == [], "tasks remain"
 
     def _at_once(self, session: Session, operation: Operation[Any], then: Any = lambda _: None) -> None:

@@ -156,7 +156,7 @@ def _p99(queue: Any, groups: int, rounds: int) -> float:
 @proves("Q25")
 @pytest.mark.slow
 def test_a_group_of_a_million_tasks_does_not_delay_the_others(kit: EventKit) -> None:
-    """Their p99 from enqueue to claim is at most twice that without it.  EVENTKIT_GROUP_BACKLOG is its number of tasks."""
+    """Their p99 from enqueue to claim at most doubles.  EVENTKIT_GROUP_BACKLOG is the number of its tasks."""
     queue = kit.queue("jobs")
     queue.configure(fair=True)
     alone = _p99(queue, 10_000, 2000)

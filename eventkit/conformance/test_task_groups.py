@@ -75,7 +75,8 @@ def test_a_retry_and_a_delay_hold_their_group(kit: EventKit) -> None:
 
 
 @pytest.mark.parametrize(
-    "way", ["ack", "fail", "cancel", "cancel running", "purge", "lapse", "expire", "delete", "receive", "retry", "result"]
+    "way",
+    ["ack", "fail", "cancel", "cancel running", "purge", "lapse", "expire", "delete", "receive", "retry", "result"],
 )
 @proves("Q24")
 def test_however_a_task_ends_the_next_one_is_claimable(kit: EventKit, caller: Any, way: str) -> None:
@@ -85,7 +86,11 @@ def test_however_a_task_ends_the_next_one_is_claimable(kit: EventKit, caller: An
     ids += _add(queue, "ann", "second", "third")
     if way in ("cancel", "expire"):
         _add(queue, "bob", "before")
-    [task] = queue.claim("w", 1, lease=5 if way == "lapse" else None) if way not in ("receive", "cancel", "expire") else [None]
+    [task] = (
+        queue.claim("w", 1, lease=5 if way == "lapse" else None)
+        if way not in ("receive", "cancel", "expire")
+        else [None]
+    )
     match way:
         case "ack":
             assert queue.ack(task)
@@ -382,7 +387,7 @@ def test_settings_of_groups_are_checked(kit: EventKit) -> None:
 
 
 class _Model:
-    """The tasks of a queue by their ids: the group, the number of ticks until it is due, and whether it runs or is dead."""
+    """The tasks of a queue by their ids: the group, the ticks until it is due, and whether it runs or is dead."""
 
     def __init__(self, ordered: bool, most: int) -> None:
         self.tasks: dict[int, tuple[str, int, str]] = {}
@@ -391,7 +396,9 @@ class _Model:
 
     def claimable(self, group: str) -> int:
         """Return how many tasks of a group a claim of all returns now."""
-        mine = [(due, state) for id, (one, due, state) in sorted(self.tasks.items()) if one == group and state != "dead"]
+        mine = [
+            (due, state) for id, (one, due, state) in sorted(self.tasks.items()) if one == group and state != "dead"
+        ]
         running = [state for _, state in mine].count("running")
         if self._ordered:
             return int(bool(mine) and not running and mine[0][0] <= 0)
@@ -410,7 +417,9 @@ def test_any_history_of_groups(kit: EventKit, ordered: bool) -> None:
             match chance.choice(["add", "add", "claim", "claim", "end", "end", "end", "cancel", "wait", "requeue"]):
                 case "add":
                     group, delay = chance.choice("abc"), chance.choice([0, 0, 0, 2])
-                    made = queue.enqueue_many([NewTask(1, group=group, delay=60 * delay or None)] * chance.randint(1, 3))
+                    made = queue.enqueue_many(
+                        [NewTask(1, group=group, delay=60 * delay or None)] * chance.randint(1, 3)
+                    )
                     model.tasks |= {one.id: (group, delay, "waiting") for one in made}
                 case "claim":
                     wanted = {group: model.claimable(group) for group in "abc"}
@@ -418,7 +427,11 @@ def test_any_history_of_groups(kit: EventKit, ordered: bool) -> None:
                     assert Counter(task.group for task in claimed) == Counter(wanted), seed
                     for task in claimed:
                         group, due, state = model.tasks[task.id]
-                        earlier = [id for id, (one, *_, state) in model.tasks.items() if one == group and id < task.id and state != "dead"]
+                        earlier = [
+                            id
+                            for id, (one, *_, state) in model.tasks.items()
+                            if one == group and id < task.id and state != "dead"
+                        ]
                         assert (due <= 0, state) == (True, "waiting"), seed
                         assert not (ordered and earlier), seed
                         model.tasks[task.id] = (group, due, "running")

@@ -13,7 +13,9 @@ from ..errors import KeyConflict, QueueFull
 from ..values import Enqueued
 from . import Operation, Plan, Probe, Readiness, Rows, step
 
-TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None, str | None]
+TaskRow = tuple[
+    str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None, str | None
+]
 """``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at, group``.
 
 JSON text, and milliseconds from now or since 1970.

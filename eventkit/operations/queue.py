@@ -38,7 +38,17 @@ def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
     id, queue, state, stored, key, stored_headers, *others, result, group = row
     payload, headers = codec.decode_or_wrap(stored, stored_headers)
     value = result and msgspec.json.decode(result)
-    columns = [id, queue, SHOWN_STATES[state], payload, key and as_text(key), headers, *others, value, (group and as_text(group)) or None]
+    columns = [
+        id,
+        queue,
+        SHOWN_STATES[state],
+        payload,
+        key and as_text(key),
+        headers,
+        *others,
+        value,
+        (group and as_text(group)) or None,
+    ]
     return TaskInfo(*columns)
 
 
@@ -287,7 +297,7 @@ def _settle(triggers: Triggers) -> Plan[None]:
 
 
 def _share(queue: str, shared: bool) -> Plan[None]:
-    """Create or drop the triggers that tasks of fair queues, and of limited groups, need; *queue* is *shared* or not."""
+    """Create or drop the triggers of fair queues and of limited groups; *queue* is to be *shared* or not."""
     [row] = yield step("HoldSharing", queue=queue, shared=shared)
     needed, there, obstacle = Triggers(*row)
     if needed and not there:
@@ -400,7 +410,10 @@ class ReadSettings(Read[QueueSettings], frozen=True):
         stored |= {name: seconds(stored[name]) for name in ("lease", "keep_done", "keep_dead", "key_ttl")}
         policy = stored["retry"]
         stored |= {name: bool(stored[name]) for name in ("history", "strict_keys", "ordered", "fair")}
-        stored |= {"on_dead": stored["on_dead"] or "continue", "weights": msgspec.json.decode(stored["weights"] or "{}")}
+        stored |= {
+            "on_dead": stored["on_dead"] or "continue",
+            "weights": msgspec.json.decode(stored["weights"] or "{}"),
+        }
         return QueueSettings(**stored | {"retry": policy and retry.decode(policy)})
 
 

@@ -13,7 +13,7 @@ def url(tmp_path):
 
 @pytest.fixture
 def left_out():
-    """Return the clauses of outboxes, inboxes, histories, overviews, lists, changes, limits over several queues, and groups."""
+    """Return the clauses of outboxes, inboxes, histories, overviews, lists, changes, shared limits, and groups."""
     return {"O1", "O2", "T1", "T2", "T3", "T4", "T5", "T6", "H3", "H5", "N6", "W7", "Q23", "Q24", "Q25"}
 
 
