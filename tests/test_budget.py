@@ -5,9 +5,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-LINES = 111_600
-PRODUCTION_LINES = 46_500
-PRODUCTION_MODULES = 164
+LINES = 114_500
+PRODUCTION_LINES = 47_400
+PRODUCTION_MODULES = 165
 PUBLIC_NAMES = 49
 
 TEXT = {".py", ".pyi", ".sql", ".md", ".toml", ".yml", ".html", ".css", ".js", ".txt", ".json", ".ini", ".mako"}

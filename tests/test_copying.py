@@ -227,6 +227,9 @@ def test_every_column_of_every_table_arrives(places: Places) -> None:
         "paused": "1",
         "history": "1",
         "strict_keys": "1",
+        "ordered": "1",
+        "fair": "1",
+        "held": "1",
         "keep_unconsumed": "0",
     }
     statements = []
