@@ -51,6 +51,7 @@ NEEDLESS = {
 IN_FUNCTIONS = {
     "eventkit_sqlite": set[str](),
     "eventkit_postgres": {
+        "Block",
         "CopyDead",
         "DeleteTasks",
         "FindToCancel",

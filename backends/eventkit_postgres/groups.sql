@@ -35,7 +35,7 @@ CREATE TRIGGER eventkit_task_paced BEFORE UPDATE OF state ON eventkit_task
 FOR EACH ROW WHEN (
     NEW.group_key IS NOT NULL AND NEW.state <> OLD.state
     AND (
-        NEW.state = 'ready' AND NEW.turn IS NOT NULL OR NEW.state = 'leased'
+        NEW.state = 'ready' AND NEW.turn IS NOT NULL
         OR OLD.state = 'ready' AND NEW.state = 'scheduled' AND NEW.held IS NULL AND NEW.wake_at > '9990-01-01 00:00+00'
     )
 )

@@ -12,6 +12,8 @@ ALTER TABLE eventkit_task ADD COLUMN turn bigint
 
 ALTER TABLE eventkit_task ADD COLUMN held boolean
 
+ALTER TABLE eventkit_task ADD COLUMN blocks boolean
+
 CREATE INDEX eventkit_task_group ON eventkit_task (queue, group_key, state, id) WHERE group_key IS NOT NULL
 
 CREATE INDEX eventkit_task_held ON eventkit_task (queue, group_key, priority DESC, turn, id) WHERE held IS NOT NULL
@@ -48,12 +50,12 @@ CREATE TABLE eventkit_group_rate (
 CREATE INDEX eventkit_group_rate_until ON eventkit_group_rate (until)
 
 CREATE TRIGGER eventkit_task_left AFTER DELETE ON eventkit_task
-FOR EACH ROW WHEN (OLD.group_key IS NOT NULL AND OLD.held IS NULL AND OLD.state <> 'done')
+FOR EACH ROW WHEN (OLD.blocks AND OLD.state <> 'done')
 EXECUTE FUNCTION eventkit_release_group()
 
 CREATE TRIGGER eventkit_task_ended AFTER UPDATE OF state ON eventkit_task
 FOR EACH ROW WHEN (
-    OLD.group_key IS NOT NULL AND OLD.held IS NULL AND NEW.state <> OLD.state
+    OLD.blocks AND NEW.state <> OLD.state
     AND (NEW.state IN ('dead', 'done') OR OLD.state = 'leased' AND NEW.state = 'scheduled')
 )
 EXECUTE FUNCTION eventkit_release_group()

@@ -1,9 +1,9 @@
 -- Groups of tasks: their order, turns, limits and rates.
 --
 -- A ready task of a group is a ticket: a claim that draws it leases what the group allows, in an ordered queue the first
--- task of the group.  A ticket of a group that allows none is held: invisible to claims, until a task of the group ends
--- (eventkit_task_left, eventkit_task_ended), which makes the next one a ticket.  A group without tokens has its tickets
--- put off, each to the moment of a token of its own.
+-- task of the group.  A ticket of a group that allows none is held: invisible to claims, until one of those that it waits
+-- for, which are marked (blocks), ends and makes the next one a marked ticket (eventkit_task_left, eventkit_task_ended).  A
+-- group without tokens has its tickets put off, each to the moment of a token of its own.
 
 -- part: is_fair
     (SELECT fair FROM eventkit_queue WHERE name = :queue)
@@ -76,6 +76,22 @@ WHERE
     )
     AND (state = 'ready' OR held IS NOT NULL) AND (expires_at IS NULL OR expires_at > :now)
 RETURNING :leased
+
+-- Marks what the first tasks wait for: those that run, one that is dead, or the first one of the group.
+-- step: Block
+UPDATE eventkit_task
+SET blocks = 1
+WHERE
+    blocks IS NULL
+    AND id IN (
+        SELECT b.id
+        FROM
+            (SELECT DISTINCT group_key FROM (:drawn)) AS d CROSS JOIN eventkit_task AS b
+        WHERE b.queue = :queue AND b.group_key = d.group_key AND b.state = 'leased'
+        UNION ALL
+        SELECT (SELECT min(id) FROM eventkit_task WHERE queue = :queue AND group_key = d.group_key AND state = s.value)
+        FROM (SELECT DISTINCT group_key FROM (:drawn)) AS d CROSS JOIN json_each('["dead", "scheduled"]') AS s
+    )
 
 -- step: HoldBack
 UPDATE eventkit_task

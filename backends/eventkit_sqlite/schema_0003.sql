@@ -12,6 +12,8 @@ ALTER TABLE eventkit_task ADD COLUMN turn INTEGER
 
 ALTER TABLE eventkit_task ADD COLUMN held INTEGER
 
+ALTER TABLE eventkit_task ADD COLUMN blocks INTEGER
+
 CREATE INDEX eventkit_task_group ON eventkit_task (queue, group_key, state, id) WHERE group_key IS NOT NULL
 
 CREATE INDEX eventkit_task_held ON eventkit_task (queue, group_key, priority DESC, turn, id) WHERE held IS NOT NULL
@@ -46,10 +48,10 @@ CREATE TABLE eventkit_group_rate (
 CREATE INDEX eventkit_group_rate_until ON eventkit_group_rate (until)
 
 CREATE TRIGGER eventkit_task_left AFTER DELETE ON eventkit_task
-WHEN OLD.group_key IS NOT NULL AND OLD.held IS NULL AND OLD.state <> 'done'
+WHEN OLD.blocks AND OLD.state <> 'done'
 BEGIN
     UPDATE eventkit_task
-    SET state = 'ready', held = NULL, wake_at = expires_at
+    SET state = 'ready', held = NULL, blocks = 1, wake_at = expires_at
     WHERE id = (
         SELECT id FROM eventkit_task
         WHERE queue = OLD.queue AND group_key = OLD.group_key AND held IS NOT NULL
@@ -60,11 +62,11 @@ END
 
 CREATE TRIGGER eventkit_task_ended AFTER UPDATE OF state ON eventkit_task
 WHEN
-    OLD.group_key IS NOT NULL AND OLD.held IS NULL AND NEW.state <> OLD.state
+    OLD.blocks AND NEW.state <> OLD.state
     AND (NEW.state IN ('dead', 'done') OR OLD.state = 'leased' AND NEW.state = 'scheduled')
 BEGIN
     UPDATE eventkit_task
-    SET state = 'ready', held = NULL, wake_at = expires_at
+    SET state = 'ready', held = NULL, blocks = 1, wake_at = expires_at
     WHERE id = (
         SELECT id FROM eventkit_task
         WHERE queue = OLD.queue AND group_key = OLD.group_key AND held IS NOT NULL

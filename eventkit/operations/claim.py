@@ -162,6 +162,7 @@ class Take(Procedure[Rows], frozen=True):
             if not left:
                 break
             left = min(left << 2 * draw, MOVED_AT_ONCE)
+            yield step("Block", queue=self.queue, limit=left)
             aside = yield step("HoldBack", queue=self.queue, limit=left)
             if gate.paced:
                 aside += yield step("PutOff", queue=self.queue, limit=left)

@@ -84,7 +84,7 @@ ALL_TABLES = (
         "id:integer queue state priority:integer run_at:moment wake_at:moment expires_at:moment attempt:integer "
         "max_attempts:integer token:integer key group_key payload:json headers:json enqueued_at:moment worker "
         "claimed_at:moment finished_at:moment reason error code result:json lapsed:flag "
-        "turn:integer held:flag",
+        "turn:integer held:flag blocks:flag",
     ),
     # After the tasks, whose keys are copied with them.
     Table("eventkit_key", "queue key task_id:integer reserved_until:moment payload:json", key=2),

@@ -1,9 +1,9 @@
 -- Groups of tasks: their order, turns, limits and rates.
 --
 -- A ready task of a group is a ticket: a claim that draws it leases what the group allows, in an ordered queue the first
--- task of the group.  A ticket of a group that allows none is held: invisible to claims, until a task of the group ends
--- (eventkit_release_group), which makes the next one a ticket.  A group without tokens has its tickets put off, each to the
--- moment of a token of its own.
+-- task of the group.  A ticket of a group that allows none is held: invisible to claims, until one of those that it waits
+-- for, which are marked (blocks), ends and makes the next one a marked ticket (eventkit_release_group).  A group without
+-- tokens has its tickets put off, each to the moment of a token of its own.
 
 -- The lock of a group, for which claims do not wait.  Its holder reads the group in a later snapshot.
 CREATE OR REPLACE FUNCTION eventkit_group_lock(queue text, group_key text) RETURNS bigint
@@ -12,8 +12,8 @@ AS $$
     SELECT hashtextextended($1 || ':' || $2, 'eventkit_task_id_seq'::regclass::oid::bigint)
 $$
 
--- Make the next held task of the group of a task that has ended a ticket.  A claim that has held a task keeps a lock on
--- what made it wait, so the end of that sees the held task.  Rows that another transaction has locked are passed over:
+-- Make the next held task of the group of a task that has ended a ticket.  A claim that has held a task has changed what
+-- made it wait, so the end of that sees the held task.  Rows that another transaction has locked are passed over:
 -- it ends them, or makes them tickets too.
 CREATE OR REPLACE FUNCTION eventkit_release_group() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
@@ -24,7 +24,7 @@ DECLARE
 BEGIN
     UPDATE eventkit_task
     SET
-        state = 'ready', held = NULL,
+        state = 'ready', held = NULL, blocks = true,
         wake_at = eventkit_wakes_at(NULL, expires_at, date_trunc('milliseconds', clock_timestamp()))
     WHERE id = (
         SELECT t.id FROM eventkit_task AS t
@@ -169,62 +169,91 @@ BEGIN
                 t.id = ANY (ARRAY(SELECT p.id FROM permitted AS p)) AND (t.state = 'ready' OR t.held IS NOT NULL)
                 AND (t.expires_at IS NULL OR t.expires_at > call.now)
             FOR UPDATE SKIP LOCKED
+        ),
+        leased AS (
+            UPDATE eventkit_task AS t
+            SET
+                state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token, held = NULL,
+                claimed_at = call.now, wake_at = call.now + $4 * interval '1 ms'
+            WHERE t.id = ANY (ARRAY(SELECT l.id FROM locked AS l))
+            RETURNING t.*
+        ),
+        charged AS (
+            INSERT INTO eventkit_group_rate AS r (queue, group_key, tokens, reserved, refilled_at, until)
+            SELECT
+                call.queue, group_key, greatest(1, settings.group_rate) - count(*), greatest(1, settings.group_rate), call.now,
+                call.now + count(*) * interval '1 s' / settings.group_rate
+            FROM leased
+            WHERE settings.group_rate IS NOT NULL
+            GROUP BY group_key
+            ON CONFLICT (queue, group_key) DO UPDATE
+            SET
+                tokens = eventkit_group_tokens(settings.group_rate, r.tokens, r.refilled_at, call.now)
+                    + excluded.tokens - excluded.reserved,
+                reserved = least(
+                    eventkit_group_tokens(settings.group_rate, r.tokens, r.refilled_at, call.now),
+                    eventkit_group_tokens(settings.group_rate, r.reserved, r.refilled_at, call.now)
+                ),
+                refilled_at = call.now,
+                until = greatest(r.until, call.now) + (excluded.until - call.now)
         )
-        UPDATE eventkit_task AS t
-        SET
-            state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token, held = NULL,
-            claimed_at = call.now, wake_at = call.now + $4 * interval '1 ms'
-        WHERE t.id = ANY (ARRAY(SELECT l.id FROM locked AS l))
-        RETURNING
+        SELECT
             t.id, t.queue, t.payload::text, t.key, t.headers::text, t.priority, t.attempt, coalesce(t.max_attempts, $6),
             eventkit_ms(t.run_at), eventkit_ms(t.enqueued_at), eventkit_ms(t.expires_at), eventkit_ms(t.wake_at), t.token, $4,
-            t.lapsed, t.group_key, t.turn;
+            t.lapsed, t.group_key, t.turn
+        FROM leased AS t;
         GET DIAGNOSTICS number = ROW_COUNT;
         remaining := remaining - number;
         EXIT WHEN remaining <= 0 OR others IS NULL AND number = cardinality(ids) AND number < drawn;
-        -- What is left of the tickets waits for a task that runs, for an earlier one, or for a dead one.  The lock on that
-        -- one makes its end wait for this transaction.
+        -- What is left of the tickets waits for a task that runs, for an earlier one, or for a dead one, which are locked and
+        -- marked, so that they end after this transaction.
         WITH
         tickets AS MATERIALIZED (
             SELECT t.id, t.group_key FROM eventkit_task AS t WHERE t.id = ANY (ids) AND t.state = 'ready' AND t.group_key IS NOT NULL
         ),
+        blocking AS MATERIALIZED (
+            SELECT d.group_key, b.id, b.blocks, b.state
+            FROM
+                (SELECT DISTINCT group_key FROM tickets) AS d
+                CROSS JOIN LATERAL (
+                    SELECT t.id, t.blocks, t.state FROM eventkit_task AS t
+                    WHERE t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'leased'
+                    LIMIT coalesce(settings.group_max_running, 1)
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) AS b
+            UNION ALL
+            SELECT d.group_key, b.id, b.blocks, b.state
+            FROM
+                (SELECT DISTINCT group_key FROM tickets WHERE settings.ordered AND group_key <> '') AS d
+                CROSS JOIN LATERAL (
+                    SELECT t.id, t.blocks, t.state FROM eventkit_task AS t
+                    WHERE
+                        t.id = eventkit_group_head(call.queue, d.group_key) AND t.state = 'scheduled' AND t.held IS NULL
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) AS b
+            UNION ALL
+            SELECT d.group_key, b.id, b.blocks, b.state
+            FROM
+                (SELECT DISTINCT group_key FROM tickets WHERE settings.ordered AND group_key <> '') AS d
+                CROSS JOIN LATERAL (
+                    SELECT t.id, t.blocks, t.state FROM eventkit_task AS t
+                    WHERE
+                        settings.on_dead = 'stop' AND t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'dead'
+                    LIMIT 1
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) AS b
+        ),
+        marked AS (
+            UPDATE eventkit_task AS t SET blocks = true
+            WHERE t.id = ANY (ARRAY(SELECT b.id FROM blocking AS b WHERE b.blocks IS NOT TRUE))
+        ),
         waiting AS MATERIALIZED (
-            SELECT d.group_key
-            FROM (SELECT DISTINCT group_key FROM tickets) AS d
-            WHERE
-                settings.ordered AND d.group_key <> '' AND EXISTS (
-                    SELECT FROM (
-                        SELECT b.id FROM eventkit_task AS b
-                        WHERE b.queue = call.queue AND b.group_key = d.group_key AND b.state = 'leased'
-                        LIMIT 1
-                        FOR SHARE SKIP LOCKED
-                    ) AS one
-                    UNION ALL
-                    SELECT FROM (
-                        SELECT b.id FROM eventkit_task AS b
-                        WHERE
-                            settings.on_dead = 'stop'
-                            AND b.queue = call.queue AND b.group_key = d.group_key AND b.state = 'dead'
-                        LIMIT 1
-                        FOR SHARE SKIP LOCKED
-                    ) AS one
-                    UNION ALL
-                    SELECT FROM (
-                        SELECT b.id FROM eventkit_task AS b
-                        WHERE
-                            b.id = eventkit_group_head(call.queue, d.group_key) AND b.state = 'scheduled' AND b.held IS NULL
-                        FOR SHARE SKIP LOCKED
-                    ) AS one
-                )
-                OR settings.group_max_running <= (
-                    SELECT count(*) FROM (
-                        SELECT b.id FROM eventkit_task AS b
-                        WHERE b.queue = call.queue AND b.group_key = d.group_key AND b.state = 'leased' AND b.wake_at > call.now
-                        ORDER BY b.id
-                        LIMIT settings.group_max_running
-                        FOR SHARE SKIP LOCKED
-                    ) AS running
-                )
+            SELECT b.group_key
+            FROM blocking AS b
+            GROUP BY b.group_key
+            HAVING
+                settings.ordered AND b.group_key <> ''
+                OR settings.group_max_running <= count(*) FILTER (WHERE b.state = 'leased')
         ),
         held AS (
             UPDATE eventkit_task AS t
@@ -330,7 +359,7 @@ END
 $$
 
 -- A task that becomes ready again has waited for itself or for its group: its turn is not before that of the first ready
--- task.  A lease takes a token of its group; a task that is put off reserves one, and wakes at its moment.
+-- task.  A task that is put off reserves a token, and wakes at its moment.
 CREATE OR REPLACE FUNCTION eventkit_pace() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -354,14 +383,8 @@ BEGIN
     SELECT r.* INTO bucket FROM eventkit_group_rate AS r WHERE r.queue = NEW.queue AND r.group_key = NEW.group_key FOR UPDATE;
     bucket.tokens := eventkit_group_tokens(rate, bucket.tokens, bucket.refilled_at, now);
     bucket.reserved := least(bucket.tokens, eventkit_group_tokens(rate, bucket.reserved, bucket.refilled_at, now));
-    IF NEW.state = 'leased' THEN
-        bucket.tokens := bucket.tokens - 1;
-    ELSE
-        bucket.reserved := bucket.reserved - 1;
-        NEW.wake_at := least(
-            NEW.expires_at, now + interval '1 ms' + greatest(0, -bucket.reserved) * interval '1 s' / rate
-        );
-    END IF;
+    bucket.reserved := bucket.reserved - 1;
+    NEW.wake_at := least(NEW.expires_at, now + interval '1 ms' + greatest(0, -bucket.reserved) * interval '1 s' / rate);
     INSERT INTO eventkit_group_rate AS r (queue, group_key, tokens, reserved, refilled_at, until)
     VALUES (
         NEW.queue, NEW.group_key, bucket.tokens, bucket.reserved, now,

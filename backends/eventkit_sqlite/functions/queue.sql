@@ -148,6 +148,7 @@ WHERE queue = NEW.queue AND state = 'leased' AND wake_at = :now + NEW.lease AND 
 :LeaseInGroups;
 
 -- view: eventkit_step_hold (queue, "limit")
+:Block;
 :HoldBack;
 :PutOff;
 
