@@ -340,7 +340,7 @@ def test_a_full_group_does_not_delay_the_others(kit: EventKit) -> None:
 def test_a_group_has_so_many_starts_a_second(kit: EventKit) -> None:
     """One second's worth starts at once; each later task is put off to its moment, and other groups are not."""
     queue = kit.queue("jobs")
-    queue.configure(group_rate=0.01)
+    queue.configure(group_rate=0.01, lease=86_400)
     _add(queue, "ann", *range(8))
     _add(queue, "bob", "other")
     assert _claimed(queue) == [0, "other"]
@@ -362,10 +362,10 @@ def test_a_group_has_so_many_starts_a_second(kit: EventKit) -> None:
 @proves("Q25")
 def test_what_waits_for_its_rate_costs_nothing(kit: EventKit) -> None:
     queue = kit.queue("jobs")
-    queue.configure(group_rate=0.01)
+    queue.configure(group_rate=0.01, lease=86_400)
     _add(queue, "ann", *range(50))
     assert [queue.ack(task) for task in queue.claim("w", 99)] == [True]
-    advance(kit, 3600)
+    advance(kit, 6000)
     assert kit.maintain().limits == 1
     assert _claimed(queue) == [1]
 
