@@ -1,7 +1,7 @@
 -- Enqueueing.
 
 -- view: eventkit_do_enqueue (queue, payload, priority, delay, run_at, max_attempts, expires, expires_at, key, headers, group_key)
-INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue), ('key', NEW.key), ('group_key', NEW.group_key);
+INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue), ('key', NEW.key), ('key', NEW.group_key);
 INSERT INTO eventkit_check_json VALUES ('payload', NEW.payload), ('headers', NEW.headers);
 INSERT INTO eventkit_check_number
 VALUES
