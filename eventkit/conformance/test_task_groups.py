@@ -411,7 +411,7 @@ class _Model:
 @pytest.mark.parametrize("ordered", [True, False])
 @proves("Q24", "Q25")
 def test_any_history_of_groups(kit: EventKit, ordered: bool) -> None:
-    """Whatever has happened, a claim returns what the groups allow, no less and no more."""
+    """After any calls, a claim returns what the groups allow, no less and no more."""
     for seed in range(6):
         chance, queue, model = random.Random(seed), kit.queue(f"jobs {seed}"), _Model(ordered, 2)
         queue.configure(**({"ordered": True} if ordered else {"group_max_running": 2}), max_attempts=2, lease=86_400)
