@@ -183,103 +183,108 @@ DECLARE
     tokens double precision;
     passed boolean := false;
     number bigint;
+    grouped boolean := (
+        SELECT q.ordered OR q.group_max_running IS NOT NULL OR q.group_rate IS NOT NULL FROM eventkit_queue AS q
+        WHERE q.name = call.queue
+    );
 BEGIN
     LOOP
-        -- At first for the common case: no limits, and no task to promote first.  The gate is read from time to time all
-        -- the same, because it moves the beginning of the priorities; but not first by a worker that was asleep until now
-        -- and should start at once, because its next claim, which finds nothing, does it.  Ready tasks that will expire
-        -- are found by the time: ``(SELECT 'ready')`` keeps the planner from the index of ready tasks, which it would scan
-        -- completely, and which it takes for short after a quiet minute.  Expired tasks are excluded, because a promotion
-        -- marks only a limited number of them dead at once.
-        RETURN QUERY
-        WITH
-        mark AS MATERIALIZED (
-            SELECT min(wake_at) AS wake_at
-            FROM eventkit_low_water
-            WHERE queue = call.queue AND raise_at > call.now - interval '1 s' AND wake_at <= call.now
-        ),
-        settings AS MATERIALIZED (
-            SELECT coalesce(call.lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts,
-                coalesce(fair, false) AS fair
-            FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = call.queue
-            WHERE
-                passed
-                OR paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
-                AND ordered IS NOT TRUE AND group_max_running IS NULL AND group_rate IS NULL
-                AND NOT EXISTS (SELECT FROM eventkit_cluster_limit AS l WHERE l.queue = call.queue)
-                AND EXISTS (
-                    SELECT FROM eventkit_low_water
-                    WHERE queue = call.queue AND wake_at <= call.now AND (
-                        raise_at > call.now
-                        OR raise_at > call.now - interval '1 s'
-                        AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || call.queue AND until > call.now)
+        IF grouped IS NOT TRUE THEN
+            -- At first for the common case: no limits, and no task to promote first.  The gate is read from time to time all
+            -- the same, because it moves the beginning of the priorities; but not first by a worker that was asleep until now
+            -- and should start at once, because its next claim, which finds nothing, does it.  Ready tasks that will expire
+            -- are found by the time: ``(SELECT 'ready')`` keeps the planner from the index of ready tasks, which it would scan
+            -- completely, and which it takes for short after a quiet minute.  Expired tasks are excluded, because a promotion
+            -- marks only a limited number of them dead at once.
+            RETURN QUERY
+            WITH
+            mark AS MATERIALIZED (
+                SELECT min(wake_at) AS wake_at
+                FROM eventkit_low_water
+                WHERE queue = call.queue AND raise_at > call.now - interval '1 s' AND wake_at <= call.now
+            ),
+            settings AS MATERIALIZED (
+                SELECT coalesce(call.lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts,
+                    coalesce(fair, false) AS fair
+                FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = call.queue
+                WHERE
+                    passed
+                    OR paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
+                    AND NOT EXISTS (SELECT FROM eventkit_cluster_limit AS l WHERE l.queue = call.queue)
+                    AND EXISTS (
+                        SELECT FROM eventkit_low_water
+                        WHERE queue = call.queue AND wake_at <= call.now AND (
+                            raise_at > call.now
+                            OR raise_at > call.now - interval '1 s'
+                            AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || call.queue AND until > call.now)
+                        )
                     )
-                )
-                AND NOT EXISTS (
-                    SELECT FROM eventkit_task
-                    WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
-                )
-                AND NOT EXISTS (
-                    SELECT FROM eventkit_task
-                    WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
-                )
-                AND NOT EXISTS (
-                    SELECT FROM eventkit_task
-                    WHERE
-                        queue = call.queue AND state = (SELECT 'ready'::text)
-                        AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
-                )
-        ),
-        in_turn AS MATERIALIZED (
-            SELECT t.id
-            FROM
-                settings
-                CROSS JOIN LATERAL (
-                    SELECT id FROM eventkit_task
-                    WHERE
-                        queue = call.queue AND state = 'ready' AND turn IS NOT NULL
-                        AND (expires_at > call.now) IS NOT false
-                    ORDER BY priority DESC, turn, id
-                    LIMIT call.limit
-                    FOR UPDATE SKIP LOCKED
-                ) AS t
-            WHERE settings.fair
-        ),
-        best AS MATERIALIZED (
-            SELECT t.id
-            FROM
-                settings
-                CROSS JOIN (
-                    SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
-                    WHERE queue = call.queue
-                    GROUP BY priority
-                    ORDER BY priority DESC
-                ) AS low
-                CROSS JOIN LATERAL (
-                    SELECT id FROM eventkit_task
-                    WHERE
-                        queue = call.queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
-                        AND (expires_at IS NULL OR expires_at > call.now)
-                    ORDER BY run_at, id
-                    LIMIT call.limit
-                    FOR UPDATE SKIP LOCKED
-                ) AS t
-            WHERE NOT EXISTS (SELECT FROM in_turn)
-            LIMIT call.limit
-        )
-        UPDATE eventkit_task AS t
-        SET
-            state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token,
-            claimed_at = call.now, wake_at = call.now + settings.lease * interval '1 ms'
-        FROM settings
-        WHERE t.id = ANY (ARRAY(SELECT id FROM in_turn UNION ALL SELECT id FROM best))
-        RETURNING
-            t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(t.max_attempts, settings.max_attempts),
-            eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, settings.lease, lapsed,
-            group_key, turn
-        ;
-        GET DIAGNOSTICS number = ROW_COUNT;
-        EXIT WHEN number > 0 OR passed;
+                    AND NOT EXISTS (
+                        SELECT FROM eventkit_task
+                        WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+                    )
+                    AND NOT EXISTS (
+                        SELECT FROM eventkit_task
+                        WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+                    )
+                    AND NOT EXISTS (
+                        SELECT FROM eventkit_task
+                        WHERE
+                            queue = call.queue AND state = (SELECT 'ready'::text)
+                            AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+                    )
+            ),
+            in_turn AS MATERIALIZED (
+                SELECT t.id
+                FROM
+                    settings
+                    CROSS JOIN LATERAL (
+                        SELECT id FROM eventkit_task
+                        WHERE
+                            queue = call.queue AND state = 'ready' AND turn IS NOT NULL
+                            AND (expires_at > call.now) IS NOT false
+                        ORDER BY priority DESC, turn, id
+                        LIMIT call.limit
+                        FOR UPDATE SKIP LOCKED
+                    ) AS t
+                WHERE settings.fair
+            ),
+            best AS MATERIALIZED (
+                SELECT t.id
+                FROM
+                    settings
+                    CROSS JOIN (
+                        SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
+                        WHERE queue = call.queue
+                        GROUP BY priority
+                        ORDER BY priority DESC
+                    ) AS low
+                    CROSS JOIN LATERAL (
+                        SELECT id FROM eventkit_task
+                        WHERE
+                            queue = call.queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+                            AND (expires_at IS NULL OR expires_at > call.now)
+                        ORDER BY run_at, id
+                        LIMIT call.limit
+                        FOR UPDATE SKIP LOCKED
+                    ) AS t
+                WHERE NOT EXISTS (SELECT FROM in_turn)
+                LIMIT call.limit
+            )
+            UPDATE eventkit_task AS t
+            SET
+                state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token,
+                claimed_at = call.now, wake_at = call.now + settings.lease * interval '1 ms'
+            FROM settings
+            WHERE t.id = ANY (ARRAY(SELECT id FROM in_turn UNION ALL SELECT id FROM best))
+            RETURNING
+                t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(t.max_attempts, settings.max_attempts),
+                eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, settings.lease, lapsed,
+                group_key, turn
+            ;
+            GET DIAGNOSTICS number = ROW_COUNT;
+            EXIT WHEN number > 0 OR passed;
+        END IF;
         SELECT * INTO gate FROM eventkit_gate(call.queue);
         IF gate.due THEN
             number := eventkit_promote(call.queue, greatest(1000, call.limit));

@@ -42,16 +42,6 @@ BEGIN
 END
 $$
 
--- The first task of a group that waits, by its id.
-CREATE OR REPLACE FUNCTION eventkit_group_head(queue text, group_key text) RETURNS bigint
-LANGUAGE sql STABLE
-AS $$
-    SELECT least(
-        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = $1 AND t.group_key = $2 AND t.state = 'scheduled'),
-        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = $1 AND t.group_key = $2 AND t.state = 'ready')
-    )
-$$
-
 -- The tokens of a bucket by now.
 CREATE OR REPLACE FUNCTION eventkit_group_tokens(
     rate double precision, tokens double precision, refilled_at timestamptz, now timestamptz
@@ -100,21 +90,47 @@ BEGIN
         now := date_trunc('milliseconds', clock_timestamp());
         drawn := CASE WHEN round = 0 THEN remaining ELSE least(greatest(remaining, 256), remaining << 2 * round) END;
         WITH
-        tickets AS MATERIALIZED (
-            SELECT t.id, t.group_key
-            FROM eventkit_drawn(call.queue, call.drawn, call.now, coalesce(settings.fair, false)) AS t
+        in_turn AS MATERIALIZED (
+            SELECT t.id, t.group_key FROM eventkit_task AS t
+            WHERE
+                settings.fair AND t.queue = call.queue AND t.state = 'ready' AND t.turn IS NOT NULL
+                AND (t.expires_at IS NULL OR t.expires_at > call.now)
+            ORDER BY t.priority DESC, t.turn, t.id
+            LIMIT drawn
+            FOR UPDATE SKIP LOCKED
         ),
-        numbered AS MATERIALIZED (SELECT id, group_key, row_number() OVER () AS place FROM tickets)
-        SELECT
-            array_agg(n.id ORDER BY n.place) FILTER (WHERE n.ours), array_agg(n.group_key ORDER BY n.place) FILTER (WHERE n.ours),
-            array_agg(n.id) FILTER (WHERE NOT n.ours)
-        INTO ids, groups, others
-        FROM (
+        as_due AS MATERIALIZED (
+            SELECT t.id, t.group_key
+            FROM
+                (
+                    SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
+                    WHERE queue = call.queue
+                    GROUP BY priority
+                    ORDER BY priority DESC
+                ) AS low
+                CROSS JOIN LATERAL (
+                    SELECT id, group_key FROM eventkit_task
+                    WHERE
+                        queue = call.queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+                        AND (expires_at IS NULL OR expires_at > call.now)
+                    ORDER BY run_at, id
+                    LIMIT drawn
+                    FOR UPDATE SKIP LOCKED
+                ) AS t
+            WHERE NOT EXISTS (SELECT FROM in_turn)
+            LIMIT drawn
+        ),
+        numbered AS MATERIALIZED (
             SELECT
-                id, group_key, place,
+                id, group_key, row_number() OVER () AS place,
                 group_key IS NULL OR pg_try_advisory_xact_lock(eventkit_group_lock(call.queue, group_key)) AS ours
-            FROM numbered
-        ) AS n;
+            FROM (SELECT id, group_key FROM in_turn UNION ALL SELECT id, group_key FROM as_due) AS t
+        )
+        SELECT
+            array_agg(id ORDER BY place) FILTER (WHERE ours), array_agg(group_key ORDER BY place) FILTER (WHERE ours),
+            array_agg(id) FILTER (WHERE NOT ours)
+        INTO ids, groups, others
+        FROM numbered;
         EXIT WHEN ids IS NULL AND others IS NULL;
         -- From here on in a later snapshot than that of the transactions which had the locks before.
         RETURN QUERY
@@ -126,7 +142,10 @@ BEGIN
         permitted AS MATERIALIZED (
             SELECT
                 CASE
-                    WHEN settings.ordered AND d.group_key <> '' THEN eventkit_group_head(call.queue, d.group_key)
+                    WHEN settings.ordered AND d.group_key <> '' THEN least(
+                        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'scheduled'),
+                        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'ready')
+                    )
                     ELSE d.id
                 END AS id,
                 d.place
@@ -224,11 +243,17 @@ BEGIN
             UNION ALL
             SELECT d.group_key, b.id, b.blocks, b.state
             FROM
-                (SELECT DISTINCT group_key FROM tickets WHERE settings.ordered AND group_key <> '') AS d
+                (SELECT group_key, min(id) AS first FROM tickets WHERE settings.ordered AND group_key <> '' GROUP BY group_key) AS d
                 CROSS JOIN LATERAL (
                     SELECT t.id, t.blocks, t.state FROM eventkit_task AS t
                     WHERE
-                        t.id = eventkit_group_head(call.queue, d.group_key) AND t.state = 'scheduled' AND t.held IS NULL
+                        t.id = (
+                            SELECT w.id FROM eventkit_task AS w
+                            WHERE w.queue = call.queue AND w.group_key = d.group_key AND w.state = 'scheduled'
+                            ORDER BY w.id
+                            LIMIT 1
+                        )
+                        AND t.state = 'scheduled' AND t.held IS NULL AND t.id < d.first
                     FOR NO KEY UPDATE SKIP LOCKED
                 ) AS b
             UNION ALL
@@ -276,46 +301,6 @@ BEGIN
         SET state = 'scheduled', wake_at = eventkit_wakes_at(call.now + interval '20 ms', t.expires_at, call.now)
         WHERE t.id = ANY (others || aside) AND t.state = 'ready';
     END LOOP;
-END
-$$
-
--- The first tickets of a queue, locked; in a fair queue by their turns.
-CREATE OR REPLACE FUNCTION eventkit_drawn(queue text, "limit" bigint, now timestamptz, fair boolean)
-RETURNS TABLE (id bigint, group_key text)
-LANGUAGE plpgsql VOLATILE
-AS $$
-#variable_conflict use_column
-BEGIN
-    IF $4 THEN
-        RETURN QUERY
-        SELECT t.id, t.group_key FROM eventkit_task AS t
-        WHERE t.queue = $1 AND t.state = 'ready' AND t.turn IS NOT NULL AND (t.expires_at IS NULL OR t.expires_at > $3)
-        ORDER BY t.priority DESC, t.turn, t.id
-        LIMIT $2
-        FOR UPDATE SKIP LOCKED;
-        IF FOUND THEN
-            RETURN;
-        END IF;
-    END IF;
-    RETURN QUERY
-    SELECT t.id, t.group_key
-    FROM
-        (
-            SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
-            WHERE queue = $1
-            GROUP BY priority
-            ORDER BY priority DESC
-        ) AS low
-        CROSS JOIN LATERAL (
-            SELECT id, group_key FROM eventkit_task
-            WHERE
-                queue = $1 AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
-                AND (expires_at IS NULL OR expires_at > $3)
-            ORDER BY run_at, id
-            LIMIT $2
-            FOR UPDATE SKIP LOCKED
-        ) AS t
-    LIMIT $2;
 END
 $$
 
