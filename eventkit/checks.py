@@ -146,6 +146,16 @@ def weights(queues: str | Iterable[str | tuple[str, float]]) -> dict[str, float]
     return found
 
 
+def group_weights(value: Any) -> dict[str, float]:
+    """Return the weights of groups by their keys: numbers from 0.001 to 1,000."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"weights is a mapping of groups to numbers, such as {{'tenant-7': 3}}, not {value!r}")
+    found = {key(group): positive("the weight of a group", weight) for group, weight in value.items()}
+    if strange := [group for group, weight in found.items() if not 0.001 <= weight <= 1000]:
+        raise ValueError(f"the weight of a group is a number from 0.001 to 1,000, not that of {strange[0]!r}")
+    return found
+
+
 def number(what: str, text: str) -> float:
     """Return the number, at least 0, of *text*, an option of a URL."""
     try:

@@ -75,11 +75,17 @@ class Functions:
         expires_at: Any = None,
         key: Any = None,
         headers: Any = None,
+        group_key: Any = None,
     ) -> Any:
         """Add a task; return its id, or that of the task that has the key."""
         ends = _moment("expires_at", expires_at) if expires is None else expires
         given = _given(
-            delay=delay, run_at=_moment("run_at", run_at), priority=priority, max_attempts=max_attempts, expires=ends
+            delay=delay,
+            run_at=_moment("run_at", run_at),
+            priority=priority,
+            max_attempts=max_attempts,
+            expires=ends,
+            group=group_key,
         )
         return self._queue(queue).enqueue(_payload(payload), key=key, headers=_headers(headers), **given).id
 

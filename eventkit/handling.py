@@ -54,10 +54,10 @@ class Permanent(Exception):
     """The reason of the dead task."""
 
 
-def outcome(task: Task[object], error: BaseException | None, done: Operation[bool] | None = None) -> Operation[bool]:
-    """Return the operation for *task*, whose work has ended with *error*, or successfully: then *done*, or an ack."""
+def outcome(task: Task[object], error: BaseException | None) -> Operation[bool]:
+    """Return the operation for *task*, whose work has ended with *error*, or successfully."""
     if error is None:
-        return done or Ack(task.id, task.token)
+        return Ack(task.id, task.token)
     if not isinstance(error, Exception):
         return finish.Release(task.id, task.token)
     return failure(task, error)
@@ -279,13 +279,12 @@ class AsyncHeartbeat(_Heartbeat):
 
 
 class _Handling:
-    """The work on a task: its lease is kept meanwhile, and its end is that of the work, with *done* for the ack."""
+    """The work on a task: its lease is kept meanwhile, and its end is that of the work."""
 
-    def __init__(self, loops: Any, task: Task[Any], done: Operation[bool] | None = None) -> None:
+    def __init__(self, loops: Any, task: Task[Any]) -> None:
         self._loops = loops
         self._task = task
         self._lease = lease_of(task)
-        self._done = done
         self._tracing = tracing(task) if task.headers else nullcontext()
 
     def begin(self) -> Task[Any]:
@@ -303,7 +302,7 @@ class _Handling:
         try:
             while True:
                 try:
-                    still_ours = yield outcome(self._task, error, self._done)
+                    still_ours = yield outcome(self._task, error)
                     break
                 except PASSING:
                     continue  # The work is done; giving up would repeat it.

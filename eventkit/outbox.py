@@ -17,9 +17,7 @@ from .errors import PASSING, Closed
 from .loops import END
 from .operations.claim import Claim, QueueOrder, TasksAhead, fresh_token
 from .operations.coordination import (
-    AckInOrder,
     AddMessage,
-    ClaimInOrder,
     ConfigureInbox,
     OpenOutbox,
     PruneInbox,
@@ -187,14 +185,7 @@ def message_of(task: Task[Any]) -> Message[Any]:
     """Return the message of a task; one enqueued by plain SQL has no message id, and gets its task's."""
     headers, name = dict(task.headers), task.queue.removeprefix(PREFIX)
     message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
-    return Message(message_id, name, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
-
-
-def ack_of(task: Task[Any], ordered: bool) -> AckInOrder | None:
-    """Return the operation that acks a delivered message, if a plain ack is not enough."""
-    if ordered and task.key is not None:
-        return AckInOrder(task.id, task.token, task.queue, task.key)
-    return None
+    return Message(message_id, name, task.group, task.payload, headers, task.attempt, task.enqueued_ms)
 
 
 @protocols.documented(protocols.Outbox)
@@ -243,9 +234,11 @@ class Outbox:
         message_id = str(uuid4())
         headers = {**(headers or {}), MESSAGE_ID: message_id}
         task = NewTask(payload, delay, run_at, priority, None, expires, key, headers)
-        text, names, level, _, lane, pause, due, expires_in, expires_at = task_row(self._codec, self.queue.name, task)
+        text, names, level, _, group, pause, due, expires_in, expires_at, _ = task_row(
+            self._codec, self.queue.name, task
+        )
         return self._execute(
-            AddMessage(self.queue.name, text, names, lane, message_id, level, pause, due, expires_in, expires_at), tx
+            AddMessage(self.queue.name, text, names, group, message_id, level, pause, due, expires_in, expires_at), tx
         )
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> Any:
@@ -253,12 +246,12 @@ class Outbox:
             raise ValueError(f"outbox {self.name!r} has no deliver function: kit.outbox({self.name!r}, deliver=…)")
         worker = checks.default_worker() if worker is None else checks.name("worker", worker)
         checks.count("batch", batch, least=1)
-        queue, kind = self.queue.name, ClaimInOrder if self._ordered else Claim
+        queue = self.queue.name
 
         def claim(queue: str) -> Claim:
             if self._stopped:
                 raise Closed(f"outbox {self.name!r} was stopped")
-            return kind(queue, worker, batch, None, fresh_token(), self._codec)
+            return Claim(queue, worker, batch, None, fresh_token(), self._codec)
 
         return self._deliveries.loops.run(self._work(QueueOrder({queue: 1}, claim)))
 
@@ -266,7 +259,7 @@ class Outbox:
         deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
         while not connection.closing:
             try:
-                yield OpenOutbox(queue)
+                yield OpenOutbox(queue, self._ordered)
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.
@@ -292,7 +285,7 @@ class Outbox:
         age = max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
         began = time.monotonic()
         delivered = cancelled = False
-        handling = self._deliveries.loops.handling(self._deliveries.loops, task, ack_of(task, self._ordered))
+        handling = self._deliveries.loops.handling(self._deliveries.loops, task)
         handling.begin()
         try:
             try:

@@ -65,6 +65,7 @@ from .values import (
     NewEvent,
     NewTask,
     Notification,
+    OnDead,
     OnTruncated,
     OutboxStats,
     Overview,
@@ -413,6 +414,7 @@ class TaskQueue(Protocol[P]):
         expires: Duration | datetime | None = None,
         key: str | None = None,
         headers: Headers = None,
+        group: str | None = None,
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Enqueued:
@@ -420,7 +422,8 @@ class TaskQueue(Protocol[P]):
 
         The task is due after *delay*, or at *run_at*, or now; no worker gets it after *expires*.  While a task with the
         same *key* is live or dead, and for the queue's ``key_ttl`` after it was enqueued, no second one is created.  If
-        the queue is full, wait up to *wait* seconds for room, then raise `QueueFull`.
+        the queue is full, wait up to *wait* seconds for room, then raise `QueueFull`.  The tasks of a *group* are
+        handed out as the queue's settings ``ordered``, ``fair``, ``group_max_running`` and ``group_rate`` say.
         """
 
     def enqueue_many(
@@ -454,6 +457,7 @@ class TaskQueue(Protocol[P]):
         expires: Duration | datetime | None = None,
         key: str | None = None,
         headers: Headers = None,
+        group: str | None = None,
     ) -> NewTask:
         """Return a validated task of this queue, not enqueued yet, for ``ack(then=)`` or the queue's `enqueue_many`."""
 
@@ -583,10 +587,19 @@ class TaskQueue(Protocol[P]):
         strict_keys: bool | None = KEEP,
         enqueue_rate: float | None = KEEP,
         enqueue_burst: float | None = KEEP,
+        ordered: bool | None = KEEP,
+        on_dead: OnDead | None = KEEP,
+        fair: bool | None = KEEP,
+        group_max_running: int | None = KEEP,
+        group_rate: float | None = KEEP,
+        weights: Mapping[str, float] | None = KEEP,
     ) -> None:
         """Store settings of the queue, which every process follows from then on.
 
-        None restores the default.  Omitted settings stay as they are.
+        None restores the default.  Omitted settings stay as they are.  With *ordered*, one task of a group runs at a
+        time, in the order of enqueueing, after a dead one if *on_dead* is ``"continue"``; tasks have no priority then.
+        With *fair*, the groups take turns, by their *weights*.  At most *group_max_running* tasks of a group run at
+        once, and *group_rate* start a second.
         """
 
     def settings(self) -> QueueSettings:
@@ -598,8 +611,10 @@ class TaskQueue(Protocol[P]):
         If it has other tasks, change nothing and return False, unless *force* deletes those too.
         """
 
-    def tasks(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
-        """Return tasks in the order of their ids, from after the id *after*, all or those in one state."""
+    def tasks(
+        self, state: TaskState | None = None, limit: int = 100, after: int = 0, *, group: str | None = None
+    ) -> list[TaskInfo[P]]:
+        """Return tasks in the order of their ids, from after the id *after*: those in one state, or of one *group*."""
 
 
 class NotificationChannel(Protocol[P]):

@@ -37,6 +37,7 @@ from .values import (
     NewEvent,
     NewTask,
     Notification,
+    OnDead,
     OnTruncated,
     OutboxStats,
     Overview,
@@ -226,6 +227,7 @@ class AsyncTaskQueue(Protocol[P]):
         expires: Duration | datetime | None = None,
         key: str | None = None,
         headers: Headers = None,
+        group: str | None = None,
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Enqueued: ...
@@ -247,6 +249,7 @@ class AsyncTaskQueue(Protocol[P]):
         expires: Duration | datetime | None = None,
         key: str | None = None,
         headers: Headers = None,
+        group: str | None = None,
     ) -> NewTask: ...
     async def ack(
         self, task: Claimed, *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None
@@ -304,10 +307,18 @@ class AsyncTaskQueue(Protocol[P]):
         strict_keys: bool | None = KEEP,
         enqueue_rate: float | None = KEEP,
         enqueue_burst: float | None = KEEP,
+        ordered: bool | None = KEEP,
+        on_dead: OnDead | None = KEEP,
+        fair: bool | None = KEEP,
+        group_max_running: int | None = KEEP,
+        group_rate: float | None = KEEP,
+        weights: Mapping[str, float] | None = KEEP,
     ) -> None: ...
     async def settings(self) -> QueueSettings: ...
     async def drop(self, *, force: bool = False) -> bool: ...
-    async def tasks(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
+    async def tasks(
+        self, state: TaskState | None = None, limit: int = 100, after: int = 0, *, group: str | None = None
+    ) -> list[TaskInfo[P]]: ...
 
 
 class AsyncNotificationChannel(Protocol[P]):

@@ -9,7 +9,7 @@ import msgspec
 
 from . import checks, protocols, retry
 from .checks import NO_RESULT, Duration, Headers
-from .codec import Codec, Encoded, traced_headers
+from .codec import Codec, Encoded, encode_json, traced_headers
 from .errors import PASSING, QueueFull
 from .handling import APPS, Lease, logger
 from .loops import Feed
@@ -20,7 +20,7 @@ from .operations.claim import Ack, AckMany, Claim, QueueOrder, Receive, Sweep, T
 from .operations.coordination import AckWithResult, FinishMany, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
-from .values import Claimed, NewTask, Task, TaskState
+from .values import Claimed, NewTask, OnDead, Task, TaskState
 
 
 def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
@@ -46,6 +46,7 @@ def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
         run_at,
         expires_in,
         expires_at,
+        None if task.group is None else checks.key(task.group),
     )
 
 
@@ -115,11 +116,12 @@ class Queue:
         expires: Duration | datetime | None = None,
         key: str | None = None,
         headers: Headers = None,
+        group: str | None = None,
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Any:
         operation: Any
-        if delay is None and run_at is None and expires is None and key is None:
+        if delay is None and run_at is None and expires is None and key is None and group is None:
             if priority != 0:
                 checked_priority(priority)
             if max_attempts is not None:
@@ -127,7 +129,7 @@ class Queue:
             text = traced_headers(headers)
             operation = Enqueue(self.name, self._codec.encode(payload), text, priority, max_attempts)
         else:
-            task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
+            task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers, group)
             operation = EnqueueOne(self.name, task_row(self._codec, self.name, task))
         return self._enqueue(operation, 1, wait, tx)
 
@@ -230,10 +232,13 @@ class Queue:
     def get(self, id: int) -> Any:
         return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
 
-    def tasks(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> Any:
+    def tasks(
+        self, state: TaskState | None = None, limit: int = 100, after: int = 0, *, group: str | None = None
+    ) -> Any:
         stored = None if state is None else checks.state(state)
         checks.count("limit", limit, least=1)
-        return self._execute(operations.ListTasks(self.name, limit, self._codec, stored, checks.count("after", after)))
+        checks.count("after", after)
+        return self._execute(operations.ListTasks(self.name, limit, self._codec, stored, after, group))
 
     def peek(self, limit: int = 1) -> Any:
         return self._execute(operations.PeekTasks(self.name, checks.count("limit", limit, least=1), self._codec))
@@ -326,6 +331,12 @@ def changes_of(queue: str, **given: Any) -> dict[str, Any]:
         "strict_keys": checks.flag,
         "enqueue_rate": checks.positive,
         "enqueue_burst": lambda name, value: checks.burst(value, name),
+        "ordered": checks.flag,
+        "on_dead": lambda name, value: checks.choice(name, value, OnDead),
+        "fair": checks.flag,
+        "group_max_running": at_least_one,
+        "group_rate": checks.positive,
+        "weights": lambda name, value: encode_json(checks.group_weights(value)),
     }
     if unknown := given.keys() - parsers.keys():
         raise TypeError(f"a queue has no setting {min(unknown)!r}: it has {', '.join(parsers)}")

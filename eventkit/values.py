@@ -26,6 +26,7 @@ ChannelStart = Literal["latest", "earliest"]
 OnTruncated = Literal["raise", "skip"]
 CatchUp = Literal["all", "latest", "none"]
 OnCrash = Literal["retry", "fail"]
+OnDead = Literal["continue", "stop"]
 Then = Literal["stop", "skip", "dead"]
 Isolation = Literal["process"]
 RowChange = Literal["insert", "update", "delete"]
@@ -97,6 +98,7 @@ class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
     token: int
     lease_ms: int
     lapsed: bool = False
+    group: str | None = None
 
     run_at = Moment[datetime]("run_ms")
     """The time at which it was due."""
@@ -140,6 +142,7 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
     error: str | None
     code: str | None
     result: Any
+    group: str | None = None
 
     run_at = Moment[datetime]("run_ms")
     """The time at which it is or was due."""
@@ -323,6 +326,7 @@ class NewTask(msgspec.Struct, frozen=True):
     expires: Duration | datetime | None = None
     key: str | None = None
     headers: Mapping[str, str] | None = None
+    group: str | None = None
     queue: str | None = None
 
 
@@ -354,7 +358,7 @@ class InboxSettings(msgspec.Struct, frozen=True):
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a queue.  None stands for the default; for *history* and *strict_keys*, that is False."""
+    """The settings of a queue.  None stands for the default."""
 
     max_attempts: int | None = None
     lease: float | None = None
@@ -372,6 +376,12 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     strict_keys: bool = False
     enqueue_rate: float | None = None
     enqueue_burst: float | None = None
+    ordered: bool = False
+    on_dead: OnDead = "continue"
+    fair: bool = False
+    group_max_running: int | None = None
+    group_rate: float | None = None
+    weights: dict[str, float] = {}
 
 
 def seconds(milliseconds: int | None) -> float | None:

@@ -169,12 +169,12 @@ def test_a_task_is_enqueued_with_what_was_declared(app: Any, kit: Any, now: Call
     @app.task(name="ship.it", key=lambda order, **others: str(order))
     async def ship(order: int, express: bool = False) -> None: ...
 
-    handle = now(send_email.options(delay=30, priority=5, headers={"tenant": "acme"}).enqueue("ann"))
+    handle = now(send_email.options(delay=30, priority=5, group="acme", headers={"tenant": "acme"}).enqueue("ann"))
     info = kit.queue("emails").get(handle.id)
     assert handle.created is True
     assert info.payload == {"task": "send_email", "args": {"to": "ann"}}
     assert (info.state, info.priority, info.max_attempts, info.key) == ("scheduled", 5, 5, "ann:Hello")
-    assert info.headers == {"tenant": "acme"}
+    assert (info.headers, info.group) == ({"tenant": "acme"}, "acme")
     again = now(send_email.enqueue("ann"))
     assert (again.id, again.created) == (handle.id, False)
     assert now(send_email.options(key="other", max_attempts=1).enqueue("ann")).created is True

@@ -1,17 +1,17 @@
 """One task of a key at a time, for every interleaving of claims, ends and producers.
 
-Several sessions carry out their plans statement by statement, in a random order.  A statement that
-waits for another session is left alone until it has returned.
+Several sessions carry out their plans statement by statement, in a random order, and wait within the functions of
+groups.  A statement that waits for another session is left alone until it has returned.
 """
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
-import msgspec
 import psycopg
 import pytest
 from eventkit_postgres.statements import Statements, fetch, statements
@@ -19,8 +19,8 @@ from eventkit_postgres.statements import Statements, fetch, statements
 import eventkit
 from eventkit.codec import Codec
 from eventkit.operations import Operation, Plan, Rows
-from eventkit.operations.claim import fresh_token
-from eventkit.operations.coordination import AckInOrder, AddMessage, ClaimInOrder
+from eventkit.operations.claim import Ack, Claim, fresh_token
+from eventkit.operations.coordination import AddMessage
 from eventkit.operations.finish import Fail, Release, Retry
 from eventkit.operations.queue import Cancel
 from eventkit.values import Task
@@ -29,14 +29,16 @@ QUEUE = "outbox:keys"
 LIVE = "state IN ('scheduled', 'ready', 'leased')"
 
 
-def impatient(schema: str) -> Statements:
-    """Return the statements, but let a held-back message wait a day unless another session releases it."""
-    known = dict(statements(schema))
-    held = known["HoldBack"]
-    assert "interval '1 s'" in held.sql
-    sql = held.sql.replace("least(interval '1 hour', greatest(interval '1 s', ", "greatest(interval '1 day', (")
-    known["HoldBack"] = msgspec.structs.replace(held, sql=sql)
-    return known
+def dawdle(driver: psycopg.Connection[Any], schema: str) -> None:
+    """Make the functions of groups wait for a random time after each of their statements."""
+    for name in ("claimed_in_groups", "release_group"):
+        [(definition,)] = driver.execute(
+            "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = %s::regnamespace AND proname = %s",
+            (schema, f"eventkit_{name}"),
+        ).fetchall()
+        head, begin, body = definition.partition("\nBEGIN\n")
+        slow = re.sub(r"^BEGIN$|;$", r"\g<0> PERFORM pg_sleep(random() * 0.004);", f"{begin}{body}", flags=re.MULTILINE)
+        driver.execute((head + slow).encode())
 
 
 class Session:
@@ -118,7 +120,7 @@ class Ordered:
     def __init__(self, url: str, schema: str, seed: int) -> None:
         self.chance = random.Random(seed)
         self.keys = self.chance.choice(("ab", "abcdefgh"))
-        known = impatient(schema)
+        known = statements(schema)
         self.sessions = [Session(url, known) for _ in range(6)]
         self.witness = psycopg.connect(url, autocommit=True)
         self.task = f'"{schema}".eventkit_task'
@@ -127,7 +129,7 @@ class Ordered:
 
     def ask(self, condition: str) -> list[Any]:
         """Return ids and keys of the tasks that satisfy *condition*."""
-        return self.witness.execute(f"SELECT id, lane FROM {self.task} WHERE {condition} ORDER BY id").fetchall()  # type: ignore[arg-type]
+        return self.witness.execute(f"SELECT id, group_key FROM {self.task} WHERE {condition} ORDER BY id").fetchall()  # type: ignore[arg-type]
 
     def begin_something(self, session: Session) -> None:
         """Add or claim tasks, or end one of those that are held."""
@@ -139,12 +141,11 @@ class Ordered:
         elif way < 0.7 or not self.held:
             earlier = self.ask(LIVE)
             lease = chance.choice((3, 60_000))
-            claim = ClaimInOrder(QUEUE, "worker", chance.randint(1, 3), lease, fresh_token(), Codec())
+            claim = Claim(QUEUE, "worker", chance.randint(1, 3), lease, fresh_token(), Codec())
             session.begin(claim, partial(self.claimed, earlier=earlier), chance.random() < 0.9)
         else:
             task = self.held.pop(chance.randrange(len(self.held)))
-            assert task.key is not None
-            ends: list[Operation[Any]] = [AckInOrder(task.id, task.token, QUEUE, task.key)] * 3
+            ends: list[Operation[Any]] = [Ack(task.id, task.token)] * 3
             ends += [Retry(task.id, task.token, delay, "again") for delay in (0, 3)]
             ends += [Fail(task.id, task.token, "broken"), Release(task.id, task.token), Cancel(QUEUE, task.id, True)]
             commit = chance.random() < 0.9
@@ -158,7 +159,7 @@ class Ordered:
         self.held += tasks
         still = {id for id, _ in self.ask(LIVE)}
         for task in tasks:
-            before = [id for id, key in earlier if key == task.key and id < task.id and id in still]
+            before = [id for id, key in earlier if key == task.group and id < task.id and id in still]
             assert not before, f"{task.id} has overtaken {before}"
 
     def check(self) -> None:
@@ -199,14 +200,15 @@ class Ordered:
         while self.ask(LIVE) and time.monotonic() < idle_since + 1.5:
             done = self.claims
             for task in self.held:
-                assert task.key is not None
-                self._at_once(session, AckInOrder(task.id, task.token, QUEUE, task.key))
+                self._at_once(session, Ack(task.id, task.token))
             self.held.clear()
-            claim = ClaimInOrder(QUEUE, "worker", 10, None, fresh_token(), Codec())
+            claim = Claim(QUEUE, "worker", 10, None, fresh_token(), Codec())
             self._at_once(session, claim, partial(self.claimed, earlier=self.ask(LIVE)))
             if self.claims > done:
                 idle_since = time.monotonic()
-        left = self.witness.execute(f"SELECT id, lane, state, run_at, wake_at, now() FROM {self.task} WHERE {LIVE}")  # type: ignore[arg-type]
+        left = self.witness.execute(
+            f"SELECT id, group_key, state, run_at, wake_at, now() FROM {self.task} WHERE {LIVE}"
+        )  # type: ignore[arg-type]
         assert left.fetchall() == [], "tasks remain"
 
     def _at_once(self, session: Session, operation: Operation[Any], then: Any = lambda _: None) -> None:
@@ -225,8 +227,10 @@ class Ordered:
 def place(postgres_url: str) -> Iterator[tuple[str, str]]:
     """Return the database, and a fresh schema in it."""
     with eventkit.connect(postgres_url) as kit:
-        kit.queue(QUEUE).configure(max_attempts=2)
+        kit.queue(QUEUE).configure(max_attempts=2, ordered=True)
         url, _, schema = postgres_url.rpartition("schema=")
+        with psycopg.connect(url.rstrip("?&"), autocommit=True) as driver:
+            dawdle(driver, schema)
         yield url.rstrip("?&"), schema
 
 
@@ -260,7 +264,7 @@ def test_one_task_of_a_key_at_a_time_for_long(place: tuple[str, str]) -> None:
 
 def test_the_end_of_a_task_waits_for_a_claim_of_its_key(place: tuple[str, str]) -> None:
     """It then releases the next task, which that claim has held back."""
-    url, claim = "?schema=".join(place), ClaimInOrder(QUEUE, "w", 1, None, fresh_token(), Codec())
+    url, claim = "?schema=".join(place), Claim(QUEUE, "w", 1, None, fresh_token(), Codec())
     with ThreadPoolExecutor(1) as pool, eventkit.connect(url) as kit:
         execute: Callable[..., Any] = kit._connection.execute  # type: ignore[attr-defined]
         execute(AddMessage(QUEUE, "1", None, "a", "first"))
@@ -268,6 +272,6 @@ def test_the_end_of_a_task_waits_for_a_claim_of_its_key(place: tuple[str, str]) 
         execute(AddMessage(QUEUE, "2", None, "a", "second"))
         with kit.transaction() as tx:
             assert execute(claim, tx) == []
-            ended = pool.submit(execute, AckInOrder(first.id, first.token, QUEUE, "a"))
+            ended = pool.submit(execute, Ack(first.id, first.token))
             assert wait([ended], 0.2).not_done
         assert (ended.result(), len(execute(claim))) == (True, 1)

@@ -43,7 +43,7 @@ NEEDLESS = {
     ("eventkit_sqlite", "FindNow"): {"channels"},
     (FOREIGN, "FindNow"): {"channels"},
     (FOREIGN, "HoldHistory"): {"queue"},
-    (FOREIGN, "WriteSettings"): {"history"},
+    (FOREIGN, "WriteSettings"): {"history", "ordered", "on_dead", "fair", "group_max_running", "group_rate", "weights"},
 }
 """Fields that one database needs and another does not."""
 
@@ -51,14 +51,18 @@ NEEDLESS = {
 IN_FUNCTIONS = {
     "eventkit_sqlite": set[str](),
     "eventkit_postgres": {
+        "Block",
         "CopyDead",
         "DeleteTasks",
         "FindToCancel",
         "ForgetDone",
+        "HoldBack",
         "Lease",
+        "LeaseInGroups",
         "MarkDead",
         "MarkDone",
         "Postpone",
+        "PutOff",
         "ReadHeld",
         "ReserveKeys",
         "Revoke",
@@ -137,6 +141,8 @@ CHANGING = (
     "eventkit_free_lock",
     "eventkit_gate",
     "eventkit_hold_history",
+    "eventkit_hold_sharing",
+    "eventkit_regroup",
     "eventkit_settle_dead",
     "eventkit_move_offset",
     "eventkit_promote",
@@ -147,8 +153,6 @@ CHANGING = (
     "eventkit_spend_tokens",
     "eventkit_store_result",
     "eventkit_take_lock",
-    "eventkit_unblock",
-    "pg_try_advisory_xact_lock",
 )
 """Functions of a database that change or lock something."""
 

@@ -107,7 +107,7 @@ def shown(url: str) -> str:
 
 
 # An index and a trigger are created in the schema of their table, and their names then take no schema.
-_OURS = re.compile(r"(?<![\w.\"])(?<!(?<!DROP )INDEX )(?<!TRIGGER )eventkit_(?=\w)")
+_OURS = re.compile(r"(?<![\w.\"])(?<!(?<!DROP )INDEX )(?<!TRIGGER )(?<!TRIGGER IF EXISTS )eventkit_(?=\w)")
 
 
 def qualified(sql: str, schema: str) -> str:

@@ -95,7 +95,7 @@ LIMIT :limit
 
 -- Locks in the order of ids, like every statement that locks several tasks.
 -- name: PurgeDeadTasks
-SELECT id, lane
+SELECT id
 FROM eventkit_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND id = ANY (:ids::bigint[])
 ORDER BY id

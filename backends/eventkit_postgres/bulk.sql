@@ -22,7 +22,7 @@ added AS (
     :insert_tasks
     FROM (
         SELECT
-            queue, payload::json, headers::json, priority, max_attempts, key,
+            queue, payload::json, headers::json, priority, max_attempts, key, group_key,
             coalesce(now + delay * interval '1 ms', eventkit_moment(run_at), now) AS due,
             coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
             now
@@ -31,12 +31,13 @@ added AS (
             (SELECT :now AS now) AS clock,
             unnest(
                 :tasks.0::text[], :tasks.1::text[], :tasks.2::text[], :tasks.3::integer[], :tasks.4::bigint[],
-                :tasks.5::text[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[], :tasks.9::bigint[]
-            ) AS t (queue, payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+                :tasks.5::text[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[], :tasks.9::bigint[],
+                :tasks.10::text[]
+            ) AS t (queue, payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at, group_key)
     ) AS task
     WHERE NOT EXISTS (
         SELECT FROM eventkit_queue
-        WHERE (:bounded OR strict_keys) AND name = ANY (:tasks.0::text[])
+        WHERE (:bounded OR strict_keys OR ordered) AND name = ANY (:tasks.0::text[])
     )
     RETURNING queue, priority, state, run_at
 ),
@@ -74,7 +75,7 @@ VALUES (
 -- name: StageTasks
 INSERT INTO eventkit_staged_rows (
     writer, batch, attempt, part, position, name, payloads, headers, priorities, max_attempts, keys,
-    delays, run_ats, expires_in, expires_at
+    delays, run_ats, expires_in, expires_at, group_keys
 )
 VALUES (
     :writer, :batch, :attempt, :part, :position, :queue,
@@ -86,7 +87,8 @@ VALUES (
     :tasks.5::bigint[],
     :tasks.6::bigint[],
     :tasks.7::bigint[],
-    :tasks.8::bigint[]
+    :tasks.8::bigint[],
+    string_to_array(:tasks.9, E'\x1f', E'\x1e')
 )
 
 -- Locked, so that housekeeping does not delete them meanwhile.
@@ -143,7 +145,7 @@ added AS (
     :insert_tasks
     FROM (
         SELECT
-            :queue AS queue, r.payload, r.headers, r.priority, r.max_attempts, r.key,
+            :queue AS queue, r.payload, r.headers, r.priority, r.max_attempts, r.key, r.group_key,
             coalesce(now + r.delay * interval '1 ms', eventkit_moment(r.run_at), now) AS due,
             coalesce(now + r.expires_in * interval '1 ms', eventkit_moment(r.expires_at)) AS expires,
             now
@@ -152,15 +154,16 @@ added AS (
             (SELECT :now AS now) AS clock,
             (
                 SELECT
-                    payloads, headers, priorities, max_attempts, keys, delays, run_ats, expires_in, expires_at
+                    payloads, headers, priorities, max_attempts, keys, delays, run_ats, expires_in, expires_at,
+                    group_keys
                 FROM eventkit_staged_rows
                 WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
                 ORDER BY part, position
             ) AS s,
             unnest(
                 s.payloads, s.headers, s.priorities, s.max_attempts, s.keys,
-                s.delays, s.run_ats, s.expires_in, s.expires_at
-            ) AS r (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+                s.delays, s.run_ats, s.expires_in, s.expires_at, s.group_keys
+            ) AS r (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at, group_key)
     ) AS task
     RETURNING queue, priority, state, run_at
 )

@@ -10,7 +10,7 @@ SELECT eventkit_promote(:queue, :limit)
 -- name: Take
 SELECT
     id, queue_name, payload, key, headers, priority, attempt, max_attempts, run_ms, enqueued_ms, expires_ms,
-    lease_expires_ms, token, lease_ms, lapsed
+    lease_expires_ms, token, lease_ms, lapsed, group_key, turn
 FROM eventkit_claimed(:queue, :worker, :limit, :lease, :token)
 
 -- step: SpendTokens

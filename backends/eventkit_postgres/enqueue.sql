@@ -24,10 +24,10 @@ RETURNING id
 
 -- part: insert_tasks
 INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+    queue, payload, headers, priority, max_attempts, key, group_key, state, run_at, wake_at, expires_at, enqueued_at
 )
 SELECT
-    queue, payload, headers, priority, max_attempts, key,
+    queue, payload, headers, priority, max_attempts, key, group_key,
     CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
     due,
     eventkit_wakes_at(due, expires, now),
@@ -57,7 +57,7 @@ added AS (
     :insert_tasks
     FROM (
         SELECT
-            :queue AS queue, payload::json, headers::json, priority, max_attempts, key,
+            :queue AS queue, payload::json, headers::json, priority, max_attempts, key, group_key,
             coalesce(now + delay * interval '1 ms', eventkit_moment(run_at), now) AS due,
             coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
             now
@@ -66,8 +66,8 @@ added AS (
             (SELECT :now AS now) AS clock,
             unnest(
                 :tasks.0::text[], :tasks.1::text[], :tasks.2::integer[], :tasks.3::bigint[], :tasks.4::text[],
-                :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[]
-            ) AS t (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+                :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[], :tasks.9::text[]
+            ) AS t (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at, group_key)
     ) AS task
     RETURNING id, key, queue, priority, state, run_at
 ),

@@ -47,7 +47,7 @@ SELECT eventkit_forget_keys(:limit)
 SELECT 1 WHERE eventkit_mark_dead(:id, :token, :reason, :error, :code)
 
 -- name: SettleDead
-SELECT eventkit_settle_dead(:queue, :ids::bigint[], :keys::text[])
+SELECT eventkit_settle_dead(:ids::bigint[])
 
 -- name: Retry
 SELECT 1 WHERE eventkit_retry_held(:id, :token, :delay, :error, :code)

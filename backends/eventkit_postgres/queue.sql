@@ -5,7 +5,7 @@
 -- part: info
     id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, code, result::text
+    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, code, result::text, group_key
 
 -- name: FindTokens
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id = ANY (:ids::bigint[])
@@ -54,7 +54,7 @@ WHERE id = ANY (ARRAY(
         )
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING lane, eventkit_wake('task', queue)
+RETURNING eventkit_wake('task', queue)
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.  Only a transaction
 -- that has locked the task changes its key, so the tasks are locked first.
@@ -114,11 +114,12 @@ INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO UPDATE S
 -- step: WriteSettings
 INSERT INTO eventkit_queue AS q (
     name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history,
-    max_bytes, strict_keys, enqueue_rate, enqueue_burst
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst, ordered, on_dead, fair, group_max_running, group_rate, weights
 )
 VALUES (
     :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
-    :dead_letter_to, :history, :max_bytes, :strict_keys::boolean, :enqueue_rate, :enqueue_burst
+    :dead_letter_to, :history, :max_bytes, :strict_keys::boolean, :enqueue_rate, :enqueue_burst,
+    :ordered::boolean, :on_dead, :fair::boolean, :group_max_running, :group_rate, :weights
 )
 ON CONFLICT (name) DO UPDATE
 SET
@@ -128,6 +129,8 @@ SET
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
     max_bytes = excluded.max_bytes, strict_keys = excluded.strict_keys,
     enqueue_rate = excluded.enqueue_rate, enqueue_burst = excluded.enqueue_burst,
+    ordered = excluded.ordered, on_dead = excluded.on_dead, fair = excluded.fair,
+    group_max_running = excluded.group_max_running, group_rate = excluded.group_rate, weights = excluded.weights,
     tokens = CASE
         WHEN q.rate IS NOT DISTINCT FROM excluded.rate AND q.burst IS NOT DISTINCT FROM excluded.burst THEN q.tokens
     END,
@@ -148,16 +151,16 @@ WITH waiting AS MATERIALIZED (
             WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL AND attempt >= :most
             UNION ALL
             SELECT id FROM eventkit_task
-            WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL AND attempt >= :most
+            WHERE queue = :queue AND state = 'scheduled' AND group_key IS NOT NULL AND attempt >= :most
         ))
         AND state IN ('ready', 'scheduled') AND max_attempts IS NULL AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY id
     FOR UPDATE
 )
 UPDATE eventkit_task
-SET state = 'dead', reason = 'exhausted', code = coalesce(code, 'EXHAUSTED'), finished_at = :now, wake_at = NULL
+SET state = 'dead', reason = 'exhausted', code = coalesce(code, 'EXHAUSTED'), finished_at = :now, wake_at = NULL, held = NULL
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
-RETURNING id, lane
+RETURNING id
 
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_wake('task', name)

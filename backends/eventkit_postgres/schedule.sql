@@ -100,7 +100,7 @@ added AS (
     :insert_tasks
     FROM (
         SELECT
-            queue, payload::json, headers::json, priority, max_attempts, NULL::text AS key,
+            queue, payload::json, headers::json, priority, max_attempts, NULL::text AS key, NULL::text AS group_key,
             eventkit_moment(due) AS due, eventkit_moment(expires) AS expires, now
         FROM
             woken,

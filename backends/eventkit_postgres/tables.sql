@@ -4,22 +4,23 @@
 -- step: ImportTask
 WITH added AS (
     INSERT INTO eventkit_task (
-        id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, code, result, lapsed
+        id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, group_key, payload,
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, code, result, lapsed, turn, held, blocks
     )
     SELECT
         id, queue, state, priority, eventkit_moment(run_at), eventkit_moment(wake_at), eventkit_moment(expires_at),
-        attempt, max_attempts, token, key, lane, payload::json, headers::json, eventkit_moment(enqueued_at), worker,
-        eventkit_moment(claimed_at), eventkit_moment(finished_at), reason, error, code, result::json, lapsed::boolean
+        attempt, max_attempts, token, key, group_key, payload::json, headers::json, eventkit_moment(enqueued_at), worker,
+        eventkit_moment(claimed_at), eventkit_moment(finished_at), reason, error, code, result::json, lapsed::boolean, turn, held::boolean, blocks::boolean
     FROM unnest(
         :rows.0::bigint[], :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[],
         :rows.5::bigint[], :rows.6::bigint[], :rows.7::bigint[], :rows.8::bigint[], :rows.9::bigint[],
         :rows.10::text[], :rows.11::text[], :rows.12::text[], :rows.13::text[], :rows.14::bigint[],
         :rows.15::text[], :rows.16::bigint[], :rows.17::bigint[], :rows.18::text[], :rows.19::text[],
-        :rows.20::text[], :rows.21::text[], :rows.22::integer[]
+        :rows.20::text[], :rows.21::text[], :rows.22::integer[], :rows.23::bigint[], :rows.24::integer[],
+        :rows.25::integer[]
     ) AS r (
-        id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, code, result, lapsed
+        id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, group_key, payload,
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, code, result, lapsed, turn, held, blocks
     )
     ON CONFLICT DO NOTHING
     RETURNING queue, priority, state

@@ -87,7 +87,7 @@ WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND reason =
 LIMIT :limit
 
 -- name: PurgeDeadTasks
-SELECT id, lane
+SELECT id
 FROM eventkit_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND id IN (SELECT value FROM json_each(:ids))
 

@@ -15,12 +15,13 @@ FROM (
         value ->> 4 AS max_attempts, value ->> 5 AS key,
         coalesce(now + (value ->> 6), value ->> 7, now) AS due,
         coalesce(now + (value ->> 8), value ->> 9) AS expires,
+        value ->> 10 AS group_key,
         now
     FROM (SELECT :now AS now), json_each(:tasks)
 )
 WHERE NOT EXISTS (
     SELECT 1 FROM eventkit_queue
-    WHERE (:bounded OR strict_keys) AND name IN (SELECT value ->> 0 FROM json_each(:tasks))
+    WHERE (:bounded OR strict_keys OR ordered) AND name IN (SELECT value ->> 0 FROM json_each(:tasks))
 )
 ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
 RETURNING 1
@@ -69,6 +70,7 @@ FROM (
         r.value ->> 3 AS max_attempts, r.value ->> 4 AS key,
         coalesce(now + (r.value ->> 5), r.value ->> 6, now) AS due,
         coalesce(now + (r.value ->> 7), r.value ->> 8) AS expires,
+        r.value ->> 9 AS group_key,
         now, s.part, s.position
     FROM eventkit_staged_rows AS s CROSS JOIN json_each(s.rows) AS r CROSS JOIN (SELECT :now AS now) AS clock
     WHERE s.writer = :writer AND s.batch = :batch AND s.attempt IN (SELECT value FROM json_each(:attempts))

@@ -24,7 +24,8 @@ SELECT
         SELECT 1 FROM eventkit_task
         WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= now
     ),
-    now
+    now,
+    :with_groups AS with_groups, q.group_rate IS NOT NULL
 FROM (SELECT :now AS now) LEFT JOIN eventkit_queue AS q ON q.name = :queue
 
 -- step: UpdateDue
@@ -44,7 +45,7 @@ SET
     END,
     finished_at = CASE WHEN now.state = 'dead' THEN :now END,
     wake_at = CASE WHEN now.state = 'ready' THEN eventkit_task.expires_at END,
-    token = NULL,
+    token = NULL, held = NULL, turn = iif(now.state = 'ready', turn, NULL),
     lapsed = lapsed OR now.stored_state = 'leased'
 FROM (
     SELECT id, state, stored_state, expires_at <= :now AS expired
@@ -54,22 +55,14 @@ FROM (
     LIMIT :limit
 ) AS now
 WHERE eventkit_task.id = now.id
-RETURNING id, state, lane
+RETURNING id, state
 
 -- The LIMIT contains what forbids a claim, because it is evaluated once; a condition would be evaluated for every row.
--- name: TakeFirst
-UPDATE eventkit_task
-SET
-    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token, claimed_at = :now,
-    wake_at = :now + coalesce(:lease, (SELECT lease FROM eventkit_queue WHERE name = :queue), 300000)
-WHERE id IN (
-    SELECT id FROM eventkit_task
-    WHERE queue = :queue AND state = 'ready'
-    ORDER BY priority DESC, run_at, id
-    LIMIT CASE
+-- part: free
+    CASE
         WHEN EXISTS (
             SELECT 1 FROM eventkit_queue
-            WHERE name = :queue AND (paused OR rate IS NOT NULL OR max_running IS NOT NULL)
+            WHERE name = :queue AND (paused OR rate IS NOT NULL OR max_running IS NOT NULL OR :with_groups)
         ) OR EXISTS (
             SELECT 1 FROM eventkit_cluster_limit WHERE queue = :queue
         ) OR EXISTS (
@@ -79,15 +72,35 @@ WHERE id IN (
         THEN 0
         ELSE :limit
     END
+
+-- name: TakeFirst
+UPDATE eventkit_task
+SET
+    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token, claimed_at = :now,
+    wake_at = :now + coalesce(:lease, (SELECT lease FROM eventkit_queue WHERE name = :queue), 300000)
+WHERE id IN (
+    SELECT id FROM (
+        SELECT id FROM eventkit_task
+        WHERE queue = :queue AND state = 'ready'
+        ORDER BY priority DESC, run_at, id
+        LIMIT iif(:is_fair, 0, :free)
+    )
+    UNION ALL
+    SELECT id FROM (
+        SELECT id FROM eventkit_task
+        WHERE queue = :queue AND state = 'ready' AND turn IS NOT NULL
+        ORDER BY priority DESC, turn, id
+        LIMIT iif(:is_fair, :free, 0)
+    )
 )
 RETURNING
-    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
+    id, queue, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt,
     coalesce(max_attempts, (SELECT max_attempts FROM eventkit_queue WHERE name = :queue), 3),
-    run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed
+    run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed, CAST(group_key AS BLOB), turn
 
 -- part: leased
-    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
-    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
+    id, queue, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt,
+    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed, CAST(group_key AS BLOB), turn
 
 -- Expired tasks are excluded, because Promote marks only a limited number of them dead at once.
 -- step: Lease
@@ -95,12 +108,7 @@ UPDATE eventkit_task
 SET
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
     claimed_at = :now, wake_at = :now + :lease
-WHERE id IN (
-    SELECT id FROM eventkit_task
-    WHERE queue = :queue AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now)
-    ORDER BY priority DESC, run_at, id
-    LIMIT :limit
-)
+WHERE id IN (SELECT id FROM (:drawn))
 RETURNING :leased
 
 -- step: SpendTokens

@@ -15,8 +15,11 @@ SELECT :queue, :payload, :headers, :priority, :max_attempts
 WHERE NOT EXISTS (
     SELECT 1 FROM eventkit_queue
     WHERE
-        name = :queue AND :bounded
-        AND (max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL OR max_size <= (:size))
+        name = :queue
+        AND (
+            max_bytes IS NOT NULL OR enqueue_rate IS NOT NULL OR max_size IS NOT NULL AND max_size <= (:size)
+            OR ordered AND :priority <> 0
+        )
 )
 RETURNING id
 
@@ -29,10 +32,10 @@ RETURNING id
 
 -- part: insert_tasks
 INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+    queue, payload, headers, priority, max_attempts, key, group_key, state, run_at, wake_at, expires_at, enqueued_at
 )
 SELECT
-    queue, payload, headers, priority, max_attempts, key,
+    queue, payload, headers, priority, max_attempts, key, group_key,
     CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
     due,
     CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
@@ -47,6 +50,7 @@ FROM (
         value ->> 4 AS key,
         coalesce(now + (value ->> 5), value ->> 6, now) AS due,
         coalesce(now + (value ->> 7), value ->> 8) AS expires,
+        value ->> 9 AS group_key,
         now
     FROM (SELECT :now AS now), json_each(:tasks)
 )

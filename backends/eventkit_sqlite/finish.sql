@@ -75,7 +75,7 @@ SET
     state = 'dead', reason = :reason, error = :error, code = coalesce(:code, upper(:reason)), finished_at = :now,
     wake_at = NULL, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
-RETURNING queue, lane
+RETURNING queue
 
 -- step: CopyDead
 INSERT INTO eventkit_task (queue, payload, headers, priority)

@@ -4,7 +4,7 @@
 
 -- part: info
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
-    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, code, result
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, code, result, CAST(group_key AS BLOB)
 
 -- name: FindTokens
 SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
@@ -76,14 +76,14 @@ SELECT min(moment)
 FROM :due_moments
 
 -- step: FindToCancel
-SELECT lane, state = 'leased'
+SELECT state = 'leased'
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)
 
 -- name: Purge
 DELETE FROM eventkit_task
 WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at <= :now - :older_than)
-RETURNING lane
+RETURNING id
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.
 -- step: ReserveKeysOfState
@@ -119,11 +119,12 @@ INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
 -- step: WriteSettings
 INSERT INTO eventkit_queue (
     name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history,
-    max_bytes, strict_keys, enqueue_rate, enqueue_burst
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst, ordered, on_dead, fair, group_max_running, group_rate, weights
 )
 VALUES (
     :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
-    :dead_letter_to, :history, :max_bytes, :strict_keys, :enqueue_rate, :enqueue_burst
+    :dead_letter_to, :history, :max_bytes, :strict_keys, :enqueue_rate, :enqueue_burst,
+    :ordered, :on_dead, :fair, :group_max_running, :group_rate, :weights
 )
 ON CONFLICT (name) DO UPDATE
 SET
@@ -133,6 +134,8 @@ SET
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
     max_bytes = excluded.max_bytes, strict_keys = excluded.strict_keys,
     enqueue_rate = excluded.enqueue_rate, enqueue_burst = excluded.enqueue_burst,
+    ordered = excluded.ordered, on_dead = excluded.on_dead, fair = excluded.fair,
+    group_max_running = excluded.group_max_running, group_rate = excluded.group_rate, weights = excluded.weights,
     tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END,
     enqueue_tokens = CASE
         WHEN enqueue_rate IS excluded.enqueue_rate AND enqueue_burst IS excluded.enqueue_burst THEN enqueue_tokens
@@ -140,7 +143,7 @@ SET
 
 -- step: Exhaust
 UPDATE eventkit_task
-SET state = 'dead', reason = 'exhausted', code = coalesce(code, 'EXHAUSTED'), finished_at = :now, wake_at = NULL
+SET state = 'dead', reason = 'exhausted', code = coalesce(code, 'EXHAUSTED'), finished_at = :now, wake_at = NULL, held = NULL
 WHERE
     queue = :queue AND attempt >= :most AND max_attempts IS NULL AND (expires_at IS NULL OR expires_at > :now)
     AND id IN (
@@ -148,9 +151,9 @@ WHERE
         UNION ALL
         SELECT id FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
         UNION ALL
-        SELECT id FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL
+        SELECT id FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND group_key IS NOT NULL
     )
-RETURNING id, lane
+RETURNING id
 
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue
@@ -182,7 +185,7 @@ BEGIN
     ));
 END
 
--- A death that ends an attempt is two events.  Promotion by the clock or by the order of a lane is none.
+-- A death that ends an attempt is two events.  Promotion by the clock or by the order of a group is none.
 -- step: RecordMoved
 CREATE TRIGGER eventkit_task_moved AFTER UPDATE OF state ON eventkit_task
 WHEN

@@ -79,7 +79,7 @@ LIMIT :limit
 FROM (
     SELECT
         value ->> 0 AS queue, value ->> 1 AS payload, value ->> 2 AS headers, value ->> 3 AS priority,
-        value ->> 4 AS max_attempts, NULL AS key, value ->> 5 AS due, value ->> 6 AS expires, now
+        value ->> 4 AS max_attempts, NULL AS key, NULL AS group_key, value ->> 5 AS due, value ->> 6 AS expires, now
     FROM (SELECT :now AS now), json_each(:tasks)
 )
 RETURNING id

@@ -149,7 +149,8 @@ class Application(Registry):
         for task in self.tasks.values():
             if task.settings:
                 await now(kit.queue(task.queue).configure(**task.settings))
-        for operation in (*self._limits.values(), *(OpenOutbox(outbox.queue) for outbox in self.outboxes)):
+        outboxes = [OpenOutbox(outbox.queue, outbox.ordered) for outbox in self.outboxes]
+        for operation in (*self._limits.values(), *outboxes):
             await now(kit._connection.execute(operation))
         for one in self.schedules:
             payload = {"task": one.task.name, "args": one.args}

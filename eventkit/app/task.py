@@ -115,6 +115,7 @@ class CallOptions(TypedDict, total=False):
     expires: Duration | datetime | None
     key: str | None
     headers: Mapping[str, str] | None
+    group: str | None
     wait: Duration | None
     tx: Any
 

@@ -48,6 +48,10 @@ def _policy(text: str) -> Any:
     return [settings.duration(part) for part in text.split(",")] if text[:1].isdigit() else text
 
 
+def _weights(text: str) -> dict[str, float]:
+    return {group: float(weight) for group, _, weight in (part.rpartition("=") for part in text.split(","))}
+
+
 class QueueOptions(TypedDict, total=False):
     """The settings of a queue."""
 
@@ -67,6 +71,12 @@ class QueueOptions(TypedDict, total=False):
     strict_keys: Annotated[bool | None, option(None, "Refuse a key in use with another payload.", show_default=False)]
     enqueue_rate: Annotated[Any, _setting("N", float, "Tasks accepted per second.")]
     enqueue_burst: Annotated[Any, _setting("N", float, "Tasks accepted at once above the rate.")]
+    ordered: Annotated[bool | None, option(None, "Run the tasks of a group in order.", show_default=False)]
+    on_dead: Annotated[Any, _setting("WHAT", str, "After a dead task of an ordered group: continue or stop.")]
+    fair: Annotated[bool | None, option(None, "Let the groups take turns.", show_default=False)]
+    group_max_running: Annotated[Any, _setting("N", int, "Maximum number of running tasks of a group.")]
+    group_rate: Annotated[Any, _setting("N", float, "Tasks of a group started per second.")]
+    weights: Annotated[Any, _setting("GROUP=N,...", _weights, "Shares of groups in a fair queue, 1 by default.")]
 
 
 @command(queues, "list")
@@ -199,6 +209,7 @@ class TaskOptions(TypedDict, total=False):
     expires: Annotated[float | None, period("How long until it expires.")]
     max_attempts: Annotated[int | None, option("N", "Attempts.")]
     key: Annotated[str | None, option("KEY", "Unique key of the task.")]
+    group: Annotated[str | None, option("GROUP", "Group of the task.")]
     header: Headers
 
 

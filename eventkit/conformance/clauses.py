@@ -28,7 +28,7 @@ one_flavour = pytest.mark.parametrize("flavour", ["sync"], indirect=True)
 
 _IN_SYNC = re.compile(
     r".*\.test_(chaining|claim|enqueue|functions|headers|history|housekeeping|keys|leases|limits|models|payloads"
-    r"|plain_calls|pruning|queue_settings|queue_views|retention|schedules|streams|ticks)"
+    r"|plain_calls|pruning|queue_settings|queue_views|retention|schedules|streams|task_group_races|task_groups|ticks)"
 )
 """The modules whose tests run with a sync kit, except for those with `both_flavours`."""
 

@@ -119,7 +119,7 @@ def test_kept_delivered_messages_block_no_other(kit: EventKit) -> None:
     with running(outbox, workers=2):
         eventually(lambda: _is_free(outbox))
     assert target.delivered == [1, 2, 3]
-    assert [(info.payload, info.state, info.key) for info in outbox.queue.tasks()] == [
+    assert [(info.payload, info.state, info.group) for info in outbox.queue.tasks()] == [
         (1, "done", "ann"),
         (2, "done", "ann"),
         (3, "done", "ann"),

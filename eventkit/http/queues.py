@@ -10,8 +10,8 @@ from ..operations.queue import CreateQueue
 from ..protocols import AsyncTaskQueue
 from ..queue import changes_of
 from ..retry import Policy, PolicyName
-from ..values import QueueSettings, QueueStats, TaskState
-from .bodies import AtLeastOne, Burst, Lifetime, Name, Rate, Refusal, Seconds
+from ..values import OnDead, QueueSettings, QueueStats, TaskState
+from .bodies import AtLeastOne, Burst, Key, Lifetime, Name, Rate, Refusal, Seconds, Weight
 from .keys import require
 from .routing import AfterName, Count, HTTPRequest, Listed, page, route, sent
 from .service import KnownQueue, ServiceContext
@@ -46,6 +46,12 @@ class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     strict_keys: bool | UnsetType = UNSET
     enqueue_rate: Rate | UnsetType | None = UNSET
     enqueue_burst: Burst | UnsetType | None = UNSET
+    ordered: bool | UnsetType = UNSET
+    on_dead: OnDead | UnsetType = UNSET
+    fair: bool | UnsetType = UNSET
+    group_max_running: AtLeastOne | UnsetType | None = UNSET
+    group_rate: Rate | UnsetType | None = UNSET
+    weights: dict[Key, Weight] | UnsetType | None = UNSET
 
 
 class QueueInput(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=True):

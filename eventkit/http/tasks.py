@@ -37,6 +37,7 @@ Wait = Annotated[float, Meta(ge=0, le=3600), "Seconds to wait for a task."]
 Lease = Annotated[Milliseconds | None, "Lease; the queue's by default."]
 Worker = Annotated[Name, "Name of the worker."]
 Peeked = Annotated[int, Meta(ge=1, le=256)]
+InGroup = Annotated[Key | None, "Group of the tasks."]
 OlderThan = Annotated[Seconds | None, "Only those dead for this long."]
 
 
@@ -44,7 +45,7 @@ class NewTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A task for a queue.
 
     It is delivered after *delay_ms* or at *run_at*, and not after *expires_ms*, which counts from now; a known
-    *idempotency_key* creates no second task.
+    *idempotency_key* creates no second task.  The queue may hand out the tasks of a *group* in order.
     """
 
     payload: Annotated[msgspec.Raw, Meta(examples=[{"to": "ann@example.com"}])]
@@ -55,6 +56,7 @@ class NewTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run_at: Annotated[datetime, Meta(tz=True, examples=["2030-01-31T09:00:00Z"])] | UnsetType = UNSET
     max_attempts: Attempts | None = None
     headers: dict[str, str] | None = None
+    group: Key | None = None
 
     def task(self) -> Any:
         """Return the task for the queue: its payload alone, if it has nothing else."""
@@ -71,6 +73,7 @@ class NewTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             max_attempts=self.max_attempts,
             key=self.idempotency_key,
             headers=self.headers,
+            group=self.group,
             queue=queue,
         )
 
@@ -120,6 +123,7 @@ class ReceivedTask(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int
     enqueued_ms: int
     expires_ms: int | None
+    group: str | None
 
 
 class ClaimedTask(ReceivedTask, frozen=True, kw_only=True):
@@ -319,10 +323,14 @@ async def peek(queue: KnownQueue, limit: Peeked = 1) -> list[TaskInfo[Any]]:
 
 @route("GET", "/queues/{queue:str}/tasks", "consume", 404)
 async def list_tasks(
-    queue: KnownQueue, state: MaybeInState = None, after: AfterId = 0, limit: Listed = 100
+    queue: KnownQueue,
+    state: MaybeInState = None,
+    group: InGroup = None,
+    after: AfterId = 0,
+    limit: Listed = 100,
 ) -> list[TaskInfo[Any]]:
-    """List tasks by id, in any state or in one."""
-    return await queue.tasks(state, limit, after)
+    """List tasks by id, in any state or in one, of all groups or of one."""
+    return await queue.tasks(state, limit, after, group=group)
 
 
 @route("GET", "/queues/{queue:str}/tasks/{id:int}", "consume", 404)

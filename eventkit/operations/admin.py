@@ -27,7 +27,7 @@ from ..values import (
 from . import Operation, Plan, Probe, Read, Rows, column, each, first, flag, nothing, one_or_none, step
 from .channel import PruneNotifications
 from .claim import Sweep
-from .finish import Remove, unblock
+from .finish import Remove
 from .queue import MOST_COUNTED, Requeue, queue_stats
 from .stream import Publish
 
@@ -154,8 +154,7 @@ class PurgeDeadTasks(Operation[int], frozen=True):
         """Lock those that are dead, and delete them."""
         yield from Sweep(self.queue).plan()
         found = yield self
-        yield from Remove([id for id, _ in found]).plan()
-        yield from unblock(self.queue, [key for _, key in found])
+        yield from Remove([id for (id,) in found]).plan()
         return len(found)
 
 

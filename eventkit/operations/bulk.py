@@ -14,7 +14,9 @@ from .stream import EventRow, Publish, PublishPlain, SaveOffset, drop_events
 CollectedEvent = tuple[str, str, str | None, str | None, str | None]
 """``topic``, followed by an `EventRow`."""
 
-CollectedTask = tuple[str, str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
+CollectedTask = tuple[
+    str, str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None, str | None
+]
 """``queue``, followed by a `TaskRow`."""
 
 CollectedNotification = tuple[str, str, str | None]

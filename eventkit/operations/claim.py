@@ -20,11 +20,19 @@ from .finish import Fail, Held, ReleaseMany, Remove, SettleDead, reserve_keys
 
 MOVED_AT_ONCE = 1000
 
+_DRAWS = 10
+"""How often a claim draws tasks again after it has set some aside."""
+
 Ended = tuple[int, int, str | None]
 """A `Held`, followed by the result as JSON text."""
 
 _due_then_id = itemgetter(8, 0)
 _priority = itemgetter(5)
+
+_GROUP, _TURN = 15, 16
+"""The places of the group and the turn among the columns of a claim; a backend without groups leaves them out."""
+
+_turn_then_id = itemgetter(_TURN, 0)
 
 
 class Gate(NamedTuple):
@@ -43,6 +51,10 @@ class Gate(NamedTuple):
     """How many more may run by the limits over several queues; None without any."""
     due: bool
     now: int
+    grouped: bool = False
+    """True if the queue is ordered or limits its groups."""
+    paced: bool = False
+    """True if its groups have a rate."""
 
     def tokens_now(self) -> float | None:
         """Return the tokens in the bucket by now; None without a rate."""
@@ -81,9 +93,8 @@ class Promote(Procedure[int], frozen=True):
     def steps(self) -> Plan[Rows]:
         """Move the tasks, and copy the dead ones to the queue's dead_letter_to."""
         rows = yield step("UpdateDue", queue=self.queue, limit=self.limit)
-        if died := [(id, key) for id, state, key in rows if state == "dead"]:
-            ids, keys = zip(*died, strict=True)
-            yield from SettleDead(self.queue, list(ids), list(keys)).rows()
+        if died := [id for id, state in rows if state == "dead"]:
+            yield from SettleDead(died).rows()
         return [(len(rows),)]
 
 
@@ -100,20 +111,64 @@ class Take(Procedure[Rows], frozen=True):
     def steps(self) -> Plan[Rows]:
         """Take the tasks in one statement, or else go through the gate."""
         rows = yield TakeFirst(self.queue, self.worker, self.limit, self.lease, self.token)
-        return rows or (yield from through_the_gate(self.queue, self.limit, self.lease, self._lease))
+        return rows or (yield from self._through_the_gate())
 
-    def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
-        return (
-            yield step(
+    def _through_the_gate(self) -> Plan[Rows]:
+        """Move due tasks, and lease as many as the queue's limits allow."""
+        queue = self.queue
+        # Until the transaction ends, no other claim can use the remaining allowance of a queue with limits.
+        gate = Gate(*(yield step("ReadGate", queue=queue))[0])
+        if gate.refilled_at is not None and gate.refilled_at > gate.now:  # The clock was ahead when it was set.
+            yield step("SpendTokens", queue=queue, tokens=gate.tokens_now(), refilled_at=gate.now)
+        if gate.due:
+            yield from Promote(queue, max(MOVED_AT_ONCE, self.limit)).rows()
+        most = gate.most(self.limit)
+        if not most:
+            return []
+        lease = gate.lease if self.lease is None else self.lease
+        if gate.grouped:
+            rows = yield from self._in_groups(gate, most, lease)
+        else:
+            rows = yield step(
                 "Lease",
-                queue=self.queue,
+                queue=queue,
                 worker=self.worker,
-                limit=wanted,
+                limit=most,
                 lease=lease,
                 token=self.token,
-                max_attempts=max_attempts,
+                max_attempts=gate.max_attempts,
             )
-        )
+        tokens = gate.tokens_now()
+        # Also without a rate: a concurrent count of running tasks in an older snapshot then fails to serialize.
+        if rows and (tokens is not None or gate.max_running is not None or gate.room is not None):
+            left = None if tokens is None else tokens - len(rows)
+            yield step("SpendTokens", queue=queue, tokens=left, refilled_at=gate.now)
+        return rows
+
+    def _in_groups(self, gate: Gate, most: int, lease: int) -> Plan[Rows]:
+        """Lease tasks, and set aside those that have to wait for their group, more each time, to find others."""
+        leased: Rows = []
+        for draw in range(_DRAWS):
+            leased += yield step(
+                "LeaseInGroups",
+                queue=self.queue,
+                worker=self.worker,
+                limit=most - len(leased),
+                lease=lease,
+                token=self.token,
+                max_attempts=gate.max_attempts,
+            )
+            left = most - len(leased)
+            if not left:
+                break
+            left = min(left << 2 * draw, MOVED_AT_ONCE)
+            yield step("Block", queue=self.queue, limit=left)
+            aside = yield step("HoldBack", queue=self.queue, limit=left)
+            if gate.paced:
+                aside += yield step("PutOff", queue=self.queue, limit=left)
+            if not aside:
+                break
+        return leased
 
 
 class TakeFirst(Operation[None], frozen=True):
@@ -159,7 +214,8 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
     def _decode_into(self, tasks: list[Task[Any]], rows: Rows) -> Plan[int]:
         """Append the tasks of *rows*, in order; mark those dead that do not decode, and return their number."""
         if len(rows) > 1:
-            rows.sort(key=_due_then_id)
+            in_turn = len(rows[0]) > _TURN and all(row[_TURN] is not None for row in rows)
+            rows.sort(key=_turn_then_id if in_turn else _due_then_id)
             if any(row[5] != rows[0][5] for row in rows):
                 rows.sort(key=_priority, reverse=True)
         decode = self.codec.decode
@@ -171,6 +227,9 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
                 columns[3] = key.decode() if isinstance(key := row[3], bytes) else key
                 columns[4] = decode_headers(row[4]) if row[4] else {}
                 columns[14] = row[14] == 1
+                if len(columns) > _GROUP:
+                    group = columns[_GROUP]
+                    columns[_GROUP:] = ((group.decode() if isinstance(group, bytes) else group) or None,)
                 tasks.append(Task(*columns))
             except DecodeError as error:
                 poisonous += 1
@@ -331,25 +390,3 @@ class TasksAheadInQueues(Probe, frozen=True):
 def fresh_token() -> int:
     """Return a number that cannot be guessed."""
     return int.from_bytes(urandom(8)) >> 1
-
-
-def through_the_gate(
-    queue: str, wanted: int, lease: int | None, take: Callable[[int, int, int], Plan[Rows]]
-) -> Plan[Rows]:
-    """Move due tasks, and call *take* for as many as the queue's limits allow, with their lease and max_attempts."""
-    # Until the transaction ends, no other claim can use the remaining allowance of a queue with limits.
-    gate = Gate(*(yield step("ReadGate", queue=queue))[0])
-    if gate.refilled_at is not None and gate.refilled_at > gate.now:  # The clock was ahead when it was set.
-        yield step("SpendTokens", queue=queue, tokens=gate.tokens_now(), refilled_at=gate.now)
-    if gate.due:
-        yield from Promote(queue, max(MOVED_AT_ONCE, wanted)).rows()
-    most = gate.most(wanted)
-    if not most:
-        return []
-    rows = yield from take(most, gate.lease if lease is None else lease, gate.max_attempts)
-    tokens = gate.tokens_now()
-    # Also without a rate: a concurrent count of running tasks in an older snapshot then fails to serialize.
-    if rows and (tokens is not None or gate.max_running is not None or gate.room is not None):
-        left = None if tokens is None else tokens - len(rows)
-        yield step("SpendTokens", queue=queue, tokens=left, refilled_at=gate.now)
-    return rows

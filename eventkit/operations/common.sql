@@ -185,11 +185,13 @@ SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 -- name: ListTasks
 SELECT :info
 FROM eventkit_task_now
-WHERE queue = :queue AND id > :after AND (CAST(:state AS text) IS NULL OR state = :state)
+WHERE
+    queue = :queue AND id > :after AND (CAST(:state AS text) IS NULL OR state = :state)
+    AND (CAST(:group AS text) IS NULL OR group_key = :group)
 ORDER BY id
 LIMIT :limit
 
--- Each half uses one index: ready tasks, and tasks due to become ready.
+-- Each part uses one index: ready tasks, in a fair queue by their turns, and tasks due to become ready.
 -- name: PeekTasks
 SELECT :info
 FROM (
@@ -197,13 +199,20 @@ FROM (
         SELECT * FROM eventkit_task_now
         WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready'
         ORDER BY priority DESC, run_at, id
-        LIMIT :limit
+        LIMIT CASE WHEN (SELECT fair FROM eventkit_queue WHERE name = :queue) THEN 0 ELSE CAST(:limit AS bigint) END
     ) AS few
+    UNION ALL
+    SELECT * FROM (
+        SELECT * FROM eventkit_task_now
+        WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready' AND turn IS NOT NULL
+        ORDER BY priority DESC, turn, id
+        LIMIT :limit
+    ) AS in_turn
     UNION ALL
     SELECT * FROM eventkit_task_now
     WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
 ) AS best
-ORDER BY priority DESC, best.run_at, id
+ORDER BY priority DESC, turn, best.run_at, id
 LIMIT :limit
 
 -- name: ListDead
@@ -242,7 +251,7 @@ WHERE EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue) OR :has_tasks
 -- name: ReadSettings
 SELECT
     max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history,
-    max_bytes, strict_keys, enqueue_rate, enqueue_burst
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst, ordered, on_dead, fair, group_max_running, group_rate, weights
 FROM eventkit_queue
 WHERE name = :queue
 
@@ -251,7 +260,7 @@ SELECT 1
 WHERE
     EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND group_key IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
 
 -- step: DropTasks
@@ -300,11 +309,13 @@ SELECT keep FROM eventkit_inbox_settings WHERE name = :consumer
 ) AS message
 
 -- name: OpenOutbox
-INSERT INTO eventkit_queue AS q (name, max_attempts, retry)
-VALUES (:queue, :max_attempts, :retry)
+INSERT INTO eventkit_queue AS q (name, max_attempts, retry, ordered)
+VALUES (:queue, :max_attempts, :retry, CAST(:ordered AS boolean))
 ON CONFLICT (name) DO UPDATE
-SET max_attempts = coalesce(q.max_attempts, excluded.max_attempts), retry = coalesce(q.retry, excluded.retry)
-WHERE q.max_attempts IS NULL OR q.retry IS NULL
+SET
+    max_attempts = coalesce(q.max_attempts, excluded.max_attempts), retry = coalesce(q.retry, excluded.retry),
+    ordered = excluded.ordered OR q.ordered
+WHERE q.max_attempts IS NULL OR q.retry IS NULL OR excluded.ordered AND q.ordered IS NOT true
 
 -- Of two transactions with the same message, the second waits for the end of the first.
 -- name: See
@@ -397,7 +408,7 @@ FROM eventkit_task_now
 WHERE id IN (
     SELECT id FROM eventkit_task WHERE queue = :queue AND key = :key AND state <> 'done'
     UNION ALL
-    SELECT id FROM (SELECT id FROM eventkit_task WHERE queue = :queue AND lane = :key AND state <> 'done' LIMIT :limit) AS few
+    SELECT id FROM (SELECT id FROM eventkit_task WHERE queue = :queue AND group_key = :key AND state <> 'done' LIMIT :limit) AS few
 )
 ORDER BY id DESC
 LIMIT :limit

@@ -16,8 +16,8 @@ from ..errors import TaskFailed
 from ..retry import Exponential, encode
 from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
 from . import Operation, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, step, until_free
-from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, through_the_gate
-from .finish import Held, unblock
+from .claim import Ack, AckMany, Ended, Finish, Sweep
+from .finish import Held
 
 
 class AcquireLock(Operation[int | None], frozen=True):
@@ -164,10 +164,6 @@ class PruneInbox(Operation[int], frozen=True):
     decode = count
 
 
-_HELD_BACK_AT_ONCE = 1000
-_DRAWS = 10
-
-
 class AddMessage(Operation[str], frozen=True):
     """Add a message, with the times of a `TaskRow`; its own id is among the headers."""
 
@@ -188,63 +184,13 @@ class AddMessage(Operation[str], frozen=True):
 
 
 class OpenOutbox(Operation[None], frozen=True):
-    """Store the default retry policy of deliveries, unless the queue is configured."""
+    """Store the default retry policy of deliveries, unless the queue is configured, and whether it is ordered."""
 
     queue: str
+    ordered: bool
     max_attempts: int = 5
     retry: str = encode(Exponential(base=5.0, jitter=0.0))
     decode = nothing
-
-
-class ClaimInOrder(Claim, frozen=True):
-    """`Claim`, with one task of a key at a time, and none before those that were enqueued earlier."""
-
-    first_alone: ClassVar[bool] = False
-
-    def _take(self, wanted: int) -> Plan[Rows]:
-        return through_the_gate(self.queue, wanted, self.lease, self._lease)
-
-    def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
-        """Draw tickets until enough tasks are leased.  Each is leased or set aside, so that no claim draws it again."""
-        leased: Rows = []
-        for _ in range(_DRAWS):
-            tickets = yield step("DrawTickets", queue=self.queue, limit=wanted - len(leased))
-            if not tickets:
-                break
-            loose = [id for id, key, _ in tickets if key is None]
-            keys = sorted({key for _, key, ours in tickets if key is not None and ours})
-            leased += yield step(
-                "LeaseFirst",
-                queue=self.queue,
-                worker=self.worker,
-                ids=loose,
-                keys=keys,
-                lease=lease,
-                token=self.token,
-                max_attempts=max_attempts,
-            )
-            if keys:
-                yield step("HoldBack", queue=self.queue, keys=keys, limit=_HELD_BACK_AT_ONCE)
-            if busy := [id for id, _, ours in tickets if not ours]:
-                yield step("PutOff", ids=busy)
-            if len(leased) >= wanted:
-                break
-        return leased
-
-
-class AckInOrder(Operation[bool], frozen=True):
-    """Finish a task of a key and unblock the next one."""
-
-    id: int
-    token: int
-    queue: str
-    key: str
-
-    def plan(self) -> Plan[bool]:
-        done = yield from Ack(self.id, self.token).plan()
-        if done:
-            yield from unblock(self.queue, [self.key])
-        return done
 
 
 class ReadOutbox(Read[OutboxStats], frozen=True):

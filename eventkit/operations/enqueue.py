@@ -13,13 +13,15 @@ from ..errors import KeyConflict, QueueFull
 from ..values import Enqueued
 from . import Operation, Plan, Probe, Readiness, Rows, step
 
-TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
-"""``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``.
+TaskRow = tuple[
+    str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None, str | None
+]
+"""``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at, group``.
 
 JSON text, and milliseconds from now or since 1970.
 """
 
-PLAIN = (None, 0, None, None, None, None, None, None)
+PLAIN = (None, 0, None, None, None, None, None, None, None)
 """The fields of `TaskRow` after the payload, for a task that has nothing but a payload."""
 
 
@@ -66,6 +68,8 @@ class EnqueueMany(Operation[list[Enqueued]], frozen=True):
 
     def plan(self) -> Plan[list[Enqueued]]:
         """Add the tasks, find the holders of taken keys, and check the bound if there is one."""
+        if any(task[2] for task in self.tasks) and (yield step("ReadOrdered", queue=self.queue)):
+            raise ValueError(f"queue {self.queue!r} is ordered, so its tasks have no priority: leave priority= out")
         bounded = yield from check_batch(self.queue, len(self.tasks), [task[0] for task in self.tasks])
         rows = yield self
         if bounded and rows:

@@ -6,16 +6,8 @@ the row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..retry import delay_after
 from . import Operation, Plan, Procedure, Rows, column, flag, nothing, step
-
-_UNBLOCKED_AT_ONCE = 1000
-"""The maximum number of keys to unblock in one transaction, because a database may lock each of them.
-
-After a purge, the tasks of further keys become ready without a wake.
-"""
 
 Held = tuple[int, int]
 """The id of a claimed task, and the token of the claim."""
@@ -50,36 +42,23 @@ class Fail(Procedure[bool], frozen=True):
     decode = flag
 
     def steps(self) -> Plan[Rows]:
-        """Mark the task dead if the lease is still held, copy it, and unblock its key."""
+        """Mark the task dead if the lease is still held, and copy it."""
         rows = yield step(
             "MarkDead", id=self.id, token=self.token, reason=self.reason, error=self.error, code=self.code
         )
-        for queue, key in rows:
-            yield from SettleDead(queue, [self.id], [key]).rows()
+        if rows:
+            yield from SettleDead([self.id]).rows()
         return rows
 
 
-def unblock(queue: str, keys: Iterable[str | None]) -> Plan[None]:
-    """Make the first task of each key ready if it was held back: its predecessor is gone, or may be.
-
-    A task without a key blocks no other.
-    """
-    if ended := sorted({key for key in keys if key is not None}):
-        yield step("Unblock", queue=queue, keys=ended[:_UNBLOCKED_AT_ONCE])
-
-
 class SettleDead(Procedure[None], frozen=True):
-    """Copy the queue's tasks that have just died to its ``dead_letter_to``, and unblock their keys."""
+    """Copy tasks that have just died to the ``dead_letter_to`` of their queue."""
 
-    queue: str
     ids: list[int]
-    keys: list[str | None]
     decode = nothing
 
     def steps(self) -> Plan[Rows]:
-        yield step("CopyDead", ids=self.ids)
-        yield from unblock(self.queue, self.keys)
-        return []
+        return (yield step("CopyDead", ids=self.ids))
 
 
 class Retry(Procedure[bool], frozen=True):

@@ -24,7 +24,7 @@ from ..values import (
 from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, one, step
 from .channel import Notify
 from .claim import Sweep
-from .finish import Remove, SettleDead, unblock
+from .finish import Remove, SettleDead
 
 CANCELLED = "eventkit:cancelled"
 """The channel of notifications that a running task was cancelled."""
@@ -35,10 +35,20 @@ MOST_COUNTED = 10_000
 
 def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
     """Return the task of a row that has the fields of `TaskInfo`."""
-    id, queue, state, stored, key, stored_headers, *others, result = row
+    id, queue, state, stored, key, stored_headers, *others, result, group = row
     payload, headers = codec.decode_or_wrap(stored, stored_headers)
     value = result and msgspec.json.decode(result)
-    columns = [id, queue, SHOWN_STATES[state], payload, key and as_text(key), headers, *others, value]
+    columns = [
+        id,
+        queue,
+        SHOWN_STATES[state],
+        payload,
+        key and as_text(key),
+        headers,
+        *others,
+        value,
+        (group and as_text(group)) or None,
+    ]
     return TaskInfo(*columns)
 
 
@@ -74,6 +84,7 @@ class ListTasks(_ManyTasks, frozen=True):
 
     state: str | None
     after: int
+    group: str | None = None
 
 
 class PeekTasks(_ManyTasks, frozen=True):
@@ -170,11 +181,10 @@ class Cancel(Procedure[bool], frozen=True):
     def steps(self) -> Plan[Rows]:
         """Lock the task, delete it, and notify its worker."""
         found = yield step("FindToCancel", queue=self.queue, id=self.id, running=self.running)
-        for key, leased in found:
+        for (leased,) in found:
             # Without a holder, its deletion is a cancellation.
             yield step("Revoke", id=self.id)
             yield from Remove([self.id]).rows()
-            yield from unblock(self.queue, [key])
             if leased:
                 yield Notify(CANCELLED, encode_json({"queue": self.queue, "id": self.id}), None)
         return found
@@ -195,7 +205,6 @@ class Purge(Operation[int], frozen=True):
         yield step("ReserveKeysOfState", queue=self.queue, state=self.state, older_than=self.older_than)
         rows = yield self
         yield step("ForgetKeys", limit=2 * len(rows))
-        yield from unblock(self.queue, [key for key, *_ in rows])
         return len(rows)
 
 
@@ -226,6 +235,7 @@ class Drop(Operation[bool], frozen=True):
         yield step("DropTasks", queue=self.queue)
         yield step("DropKeysOfQueue", queue=self.queue)
         yield step("DropSettings", queue=self.queue)
+        yield step("DropGroupRates", queue=self.queue)
         yield from _settle(triggers)
         return True
 
@@ -258,10 +268,11 @@ class StopHistory(Operation[None], frozen=True):
 
 
 class KeepHistory(Operation[None], frozen=True):
-    """Record again what queues are configured to."""
+    """Record again what queues are configured to; a copy of a fair queue gives turns from then on."""
 
     def plan(self) -> Plan[None]:
         yield from _settle((yield from _hold_history()))
+        yield from _share("", False)
 
 
 def _hold_history(queue: str = "", history: bool = False) -> Plan[Triggers]:
@@ -285,6 +296,20 @@ def _settle(triggers: Triggers) -> Plan[None]:
         yield step("ForgetGone")
 
 
+def _share(queue: str, shared: bool) -> Plan[None]:
+    """Create or drop the triggers of fair queues and of limited groups; *queue* is to be *shared* or not."""
+    [row] = yield step("HoldSharing", queue=queue, shared=shared)
+    needed, there, obstacle = Triggers(*row)
+    if needed and not there:
+        if obstacle is not None:
+            raise Unavailable(obstacle)
+        yield step("GiveTurns")
+        yield step("Pace")
+    if there and not needed and obstacle is None:
+        yield step("ForgetTurns")
+        yield step("ForgetPace")
+
+
 MAX_ATTEMPTS = 3
 """The default number of attempts of a task; the statements have the same number."""
 
@@ -298,7 +323,10 @@ class SetPaused(Operation[None], frozen=True):
 
 
 SETTINGS = QueueSettings.__struct_fields__
-"""The settings, in the order of `ReadSettings`.  Stored durations are in milliseconds, and *retry* is JSON."""
+"""The settings, in the order of `ReadSettings`.  Durations are in milliseconds, *retry* and *weights* are JSON."""
+
+_OF_GROUPS = {"ordered", "on_dead", "fair", "group_max_running", "group_rate", "weights"}
+"""The settings after whose change every waiting task is looked at."""
 
 
 class Configure(Operation[None], frozen=True):
@@ -311,16 +339,24 @@ class Configure(Operation[None], frozen=True):
         """Change the triggers if *history* changes; read the settings, and write the new ones over them."""
         if "history" in self.changes:
             yield from _settle((yield from _hold_history(self.queue, bool(self.changes["history"]))))
+        regroups = not _OF_GROUPS.isdisjoint(self.changes)
+        if regroups:
+            stored = dict(zip(SETTINGS, ((yield ReadSettings(self.queue)) or [[]])[0], strict=False)) | self.changes
+            limited = stored.get("group_max_running") is not None or stored.get("group_rate") is not None
+            yield from _share(self.queue, limited or bool(stored.get("fair")))
         yield step("HoldSettings", queue=self.queue)
         [row] = yield ReadSettings(self.queue)
         settings = dict(zip(SETTINGS, row, strict=True))
         changed = settings | self.changes
         yield step("WriteSettings", queue=self.queue, **changed)
+        if regroups:
+            yield step("DropGroupRates", queue=self.queue)
+            yield step("Regroup", queue=self.queue)
         most = changed["max_attempts"] or MAX_ATTEMPTS
         if most < (settings["max_attempts"] or MAX_ATTEMPTS):
             died = yield step("Exhaust", queue=self.queue, most=most)
             if died:
-                yield from SettleDead(self.queue, [id for id, _ in died], [key for _, key in died]).rows()
+                yield from SettleDead([id for (id,) in died]).rows()
 
 
 class CreateQueue(Operation[bool], frozen=True):
@@ -373,7 +409,11 @@ class ReadSettings(Read[QueueSettings], frozen=True):
         stored = dict(zip(SETTINGS, rows[0], strict=True))
         stored |= {name: seconds(stored[name]) for name in ("lease", "keep_done", "keep_dead", "key_ttl")}
         policy = stored["retry"]
-        stored |= {name: bool(stored[name]) for name in ("history", "strict_keys")}
+        stored |= {name: bool(stored[name]) for name in ("history", "strict_keys", "ordered", "fair")}
+        stored |= {
+            "on_dead": stored["on_dead"] or "continue",
+            "weights": msgspec.json.decode(stored["weights"] or "{}"),
+        }
         return QueueSettings(**stored | {"retry": policy and retry.decode(policy)})
 
 

@@ -71,9 +71,11 @@ ALL_TABLES = (
         "name paused:flag max_attempts:integer lease:integer retry max_size:integer rate:float burst:float "
         "max_running:integer keep_done:integer keep_dead:integer key_ttl:integer dead_letter_to history:flag "
         "tokens:float refilled_at:moment max_bytes:integer strict_keys:flag enqueue_rate:float enqueue_burst:float "
-        "enqueue_tokens:float enqueue_refilled_at:moment",
+        "enqueue_tokens:float enqueue_refilled_at:moment ordered:flag on_dead fair:flag group_max_running:integer "
+        "group_rate:float weights",
     ),
     Table("eventkit_cluster_limit", "name queue max_running:integer", key=2),
+    Table("eventkit_group_rate", "queue group_key tokens:float reserved:float refilled_at:moment until:moment", key=2),
     Table("eventkit_event", "id:integer topic key payload:json headers:json dedup created_at:moment"),
     Table("eventkit_notification", "id:integer channel payload:json headers:json created_at:moment"),
     Table("eventkit_consumer", "topic name position:integer updated_at:moment", key=2),
@@ -92,8 +94,9 @@ ALL_TABLES = (
     Table(
         "eventkit_task",
         "id:integer queue state priority:integer run_at:moment wake_at:moment expires_at:moment attempt:integer "
-        "max_attempts:integer token:integer key lane payload:json headers:json enqueued_at:moment worker "
-        "claimed_at:moment finished_at:moment reason error code result:json lapsed:flag",
+        "max_attempts:integer token:integer key group_key payload:json headers:json enqueued_at:moment worker "
+        "claimed_at:moment finished_at:moment reason error code result:json lapsed:flag "
+        "turn:integer held:flag blocks:flag",
     ),
     # After the tasks, whose keys are copied with them.
     Table("eventkit_key", "queue key task_id:integer reserved_until:moment payload:json", key=2),
@@ -241,6 +244,7 @@ def upkeep() -> Generator[Operation[Any], Any, Maintained]:
     yield from _exhaust(found, "dead", DropDead())
     yield from _exhaust(found, "results", DropResults(MOVED_AT_ONCE))
     yield from _exhaust(found, "limits", step("DropRates", limit=MOVED_AT_ONCE))
+    yield from _exhaust(found, "limits", step("DropFullGroupRates", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "inbox", step("DropSeen", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "staged", step("DropLeftStaged", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "written", step("DropWritten", limit=MOVED_AT_ONCE))

@@ -317,6 +317,7 @@ _TASK_WRITTEN: dict[str, tuple[type[DataType], ...]] = {
     "max_attempts": (IntegralType,),
     "run_at": (TimestampType,),
     "expires": (TimestampType,),
+    "group_key": (StringType,),
 }
 _KAFKA_WRITTEN: dict[str, tuple[type[DataType], ...]] = {
     "topic": (StringType,),

@@ -126,7 +126,8 @@ class Shape:
         priorities = [0 if value is None else checked_priority(value) for value in columns["priority"]]
         attempts = each(lambda value: checks.count("max_attempts", value, least=1), columns["max_attempts"])
         run_at, expires = (each(partial(checks.moment, name), columns[name]) for name in ("run_at", "expires"))
-        found = (payloads, headers, priorities, attempts, keys, nothing, run_at, nothing, expires)
+        groups = each(checks.key, columns["group_key"])
+        found = (payloads, headers, priorities, attempts, keys, nothing, run_at, nothing, expires, groups)
         return list(zip(*found, strict=True))
 
     def _payloads(self, values: list[Any]) -> list[str]:

@@ -402,14 +402,15 @@ class CollectedQueue(_Handle, Generic[P]):
         expires: Duration | datetime | None = None,
         key: str | None = None,
         headers: Headers = None,
+        group: str | None = None,
     ) -> None:
         """Add a task when the session commits, unless its *key* is taken.  Durations start at the commit."""
         row: CollectedTask
         plain = delay is None and run_at is None and max_attempts is None and expires is None and key is None
-        if plain and priority == 0 and with_trace(headers) is None:
+        if plain and group is None and priority == 0 and with_trace(headers) is None:
             row = (self.name, self._codec.encode(payload), *PLAIN)
         else:
-            task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
+            task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers, group)
             row = (self.name, *task_row(self._codec, self.name, task))
         self._collect(row)
 

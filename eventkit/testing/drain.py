@@ -23,8 +23,8 @@ from ..errors import TimedOut
 from ..handling import Permanent, Retry, Snooze, failure, outcome
 from ..operations.channel import ReadNotifications
 from ..operations.claim import Claim, fresh_token
-from ..operations.coordination import AckWithResult, ClaimInOrder, SaveTaskResult
-from ..outbox import ack_of, message_of
+from ..operations.coordination import AckWithResult, OpenOutbox, SaveTaskResult
+from ..outbox import message_of
 from ..values import Event, Message, Notification, Task
 
 AT_MOST = 10_000
@@ -198,16 +198,17 @@ class _Drain:
 
     async def _outbox(self, declaration: OutboxDeclaration) -> None:
         """Deliver the due messages of an outbox."""
-        execute, kind = self._kit._connection.execute, ClaimInOrder if declaration.ordered else Claim
+        execute = self._kit._connection.execute
+        await now(execute(OpenOutbox(declaration.queue, declaration.ordered)))
         codec = Codec(declaration.type)
-        while tasks := await now(execute(kind(declaration.queue, "drain", 1, None, fresh_token(), codec))):
+        while tasks := await now(execute(Claim(declaration.queue, "drain", 1, None, fresh_token(), codec))):
             task, error = tasks[0], None
             message = message_of(task)
             try:
                 await self._call(declaration.function, message)
             except Exception as raised:
                 error = raised
-            await now(execute(outcome(task, error, ack_of(task, declaration.ordered))))
+            await now(execute(outcome(task, error)))
             self._report(declaration.name, message, None, error)
 
     async def _tried(

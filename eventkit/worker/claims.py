@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..codec import Codec
 from ..errors import EventkitError
 from ..operations.claim import Claim, QueueOrder, TasksAheadInQueues, fresh_token
-from ..operations.coordination import ClaimInOrder
 from ..operations.finish import ExtendMany
 from ..operations.queue import ReadStats
 from ..protocols import AsyncConnection
@@ -125,11 +124,9 @@ class Intake:
         self._room = 0
         self._asked_at = 0.0
         largest = shared.connection.max_payload
-        self._kinds: dict[str, tuple[type[Claim], Codec]]
-        self._kinds = dict.fromkeys(shared.weights, (Claim, Codec(None, largest)))
+        self._codecs = dict.fromkeys(shared.weights, Codec(None, largest))
         for outbox in shared.app.outboxes:
-            kind = ClaimInOrder if outbox.ordered else Claim
-            self._kinds[outbox.queue] = kind, Codec(outbox.type, largest)
+            self._codecs[outbox.queue] = Codec(outbox.type, largest)
         self._order = QueueOrder(shared.weights, self._claim)
         self._probe = TasksAheadInQueues(tuple(shared.weights))
         counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
@@ -192,5 +189,4 @@ class Intake:
 
     def _claim(self, queue: str) -> Claim:
         limit = min(self._shared.settings.max_claim, self._room * self._executor.batches.get(queue, 1))
-        kind, codec = self._kinds[queue]
-        return kind(queue, self._shared.name, limit, self._lease, fresh_token(), codec)
+        return Claim(queue, self._shared.name, limit, self._lease, fresh_token(), self._codecs[queue])

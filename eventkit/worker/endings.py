@@ -13,7 +13,6 @@ from ..operations import Operation, finish
 from ..operations.claim import AckMany
 from ..operations.coordination import FinishMany, SaveTaskResult, TaskResult
 from ..operations.finish import ReleaseMany
-from ..outbox import ack_of
 from ..values import Task
 from .claims import Leases
 from .lifecycle import Shared
@@ -176,9 +175,7 @@ class Endings:
             self._failed(run, error, False)
             return
         for task in run.tasks:
-            if routine.ordered and (done := ack_of(task, True)) is not None:
-                self._acks.record(done, task)
-            elif not run.settled:
+            if not run.settled:
                 self._acks.done(task, text, routine.declaration.result_ttl)
             elif text is None:
                 self._leases.drop(task)

@@ -46,7 +46,6 @@ class Routine:
         self.apart = declaration.isolation == "process"
         self.inline = declaration.is_async
         self.context = declaration.signature.context
-        self.ordered = isinstance(declaration, OutboxDeclaration) and declaration.ordered
         self.on_success = (*declaration.on_success, *app.success_hooks)
         self.on_failure = (*declaration.on_failure, *app.failure_hooks)
         if isinstance(declaration, OutboxDeclaration):

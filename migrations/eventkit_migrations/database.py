@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-_CREATED = re.compile(r"^CREATE (OR REPLACE )?(?:UNLOGGED )?(VIEW|TABLE|SEQUENCE) (\w+)", re.MULTILINE)
+_CREATED = re.compile(r"^CREATE (OR REPLACE )?(?:UNLOGGED )?(VIEW|TABLE|SEQUENCE|INDEX) (\w+)", re.MULTILINE)
 _ADDED = re.compile(r"^ALTER TABLE (\w+) ADD COLUMN (\w+)", re.MULTILINE)
-_VIEW_DROPPED = re.compile(r"^DROP VIEW (\w+)", re.MULTILINE)
-_INDEX_DROPPED = re.compile(r"^DROP INDEX (\w+)", re.MULTILINE)
-_INDEX_CREATED = re.compile(r"^CREATE (UNIQUE )?(INDEX) (\w+)", re.MULTILINE)
+_REPLACED = re.compile(r"^DROP (VIEW|INDEX) (\w+)", re.MULTILINE)
+_TRIGGER = re.compile(r"^CREATE TRIGGER (\w+) .* ON (\w+)", re.MULTILINE)
+_RENAMED = re.compile(r"^ALTER TABLE (\w+) RENAME COLUMN (\w+) TO (\w+)", re.MULTILINE)
 
 
 class Schema(Protocol):
@@ -58,25 +58,29 @@ class Schema(Protocol):
     def dropped(self, revision: str) -> list[str]:
         """Return the statements that undo those of a revision, in the reverse order."""
         undone: list[str] = []
+        views: list[str] = []  # They come last, when the tables have their former columns.
         for statement in reversed(self.tables(revision)):
             if found := _CREATED.search(statement):
                 undone.append(f"DROP {found[2]} {found[3]}")
                 if found[1]:
-                    undone.append(self._earlier(revision, found[3]))
+                    views.append(self._earlier(revision, found[3]))
+            elif found := _TRIGGER.search(statement):
+                undone.append(f"DROP TRIGGER {found[1]}" + (f" ON {found[2]}" if self.name is not None else ""))
+            elif found := _RENAMED.search(statement):
+                undone.append(f"ALTER TABLE {found[1]} RENAME COLUMN {found[3]} TO {found[2]}")
+            elif statement.startswith(("DROP TRIGGER IF EXISTS", "UPDATE")):  # It is for both directions.
+                undone.append(statement)
             elif found := _ADDED.search(statement):
                 undone.append(f"ALTER TABLE {found[1]} DROP COLUMN {found[2]}")
-            elif found := _VIEW_DROPPED.search(statement):
-                undone.append(self._earlier(revision, found[1]))
-            elif found := _INDEX_DROPPED.search(statement):
-                # An index is dropped to be replaced; that of a new table goes with the table.
-                undone += [f"DROP INDEX {found[1]}", self._earlier(revision, found[1], _INDEX_CREATED)]
-        return undone
+            elif found := _REPLACED.search(statement):
+                (views if found[1] == "VIEW" else undone).append(self._earlier(revision, found[2]))
+        return undone + views
 
-    def _earlier(self, revision: str, name: str, created: re.Pattern[str] = _CREATED) -> str:
+    def _earlier(self, revision: str, name: str) -> str:
         """Return the statement of an earlier revision that creates a view or an index."""
         before = (f"{number:04}" for number in range(int(revision) - 1, 0, -1))
         made = (statement for one in before for statement in reversed(self.tables(one)))
-        return next(one for one in made if (found := created.search(one)) and found[3] == name)
+        return next(one for one in made if (found := _CREATED.search(one)) and found[3] == name)
 
     def functions(self, replace: bool = False) -> list[str]:
         """Return the statements that create the functions, or replace those of another version."""

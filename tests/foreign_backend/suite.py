@@ -14,7 +14,7 @@ def url(tmp_path):
 @pytest.fixture
 def left_out():
     """Return the clauses of outboxes, inboxes, histories, overviews, lists, changes, limits over queues, and groups."""
-    groups = {"S11", "S12", "S13", "S14", "S15", "S16"}
+    groups = {"S11", "S12", "S13", "S14", "S15", "S16", "Q24", "Q25"}
     return {"O1", "O2", "T1", "T2", "T3", "T4", "T5", "T6", "H3", "H5", "N6", "W7", "Q23"} | groups
 
 

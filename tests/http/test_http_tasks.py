@@ -61,6 +61,22 @@ def test_a_key_makes_one_task(served: Served, queue: str) -> None:
         assert (both.status_code, len({one["id"] for one in both.json()})) == (status, 2)
 
 
+@proves("E1", "Q24", "Q25")
+def test_tasks_of_a_group_and_the_settings_of_groups(served: Served, queue: str) -> None:
+    """An ordered queue hands out one task of a group at a time."""
+    settings = {"ordered": True, "on_dead": "stop", "group_max_running": 2, "group_rate": 5, "weights": {"ann": 2}}
+    changed = served("PATCH", queue, json=settings).json()["settings"]
+    assert {name: changed[name] for name in settings} == settings
+    for wrong in ({"on_dead": "wait"}, {"weights": {"ann": 0}}, {"group_rate": 0}):
+        assert served("PATCH", queue, json=wrong).status_code == 422
+    served("POST", f"{queue}/tasks", json=[{"payload": n, "group": "ann"} for n in range(2)] + [{"payload": "other"}])
+    tasks = served("POST", f"{queue}/poll?batch=9").json()
+    assert [(task["payload"], task["group"]) for task in tasks] == [(0, "ann"), ("other", None)]
+    assert [task["state"] for task in served("GET", f"{queue}/tasks?group=ann").json()] == ["running", "scheduled"]
+    refused = served("POST", f"{queue}/tasks", json={"payload": 1, "priority": 1})
+    assert refused.status_code == 422, refused.json()
+
+
 @proves("E2")
 @pytest.mark.parametrize(
     "text",

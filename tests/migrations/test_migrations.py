@@ -14,8 +14,10 @@ from eventkit_sqlite.address import parse as address_of
 from schemas import connected, content, journal_mode, on_postgres, only_sqlite, place, python, schema, tables
 
 import eventkit
+from eventkit import NewTask
 from eventkit.conformance.urls import with_options
 from eventkit.errors import NotMigrated, UnknownBackend
+from eventkit.operations.coordination import OpenOutbox
 
 PACKAGE = Path(eventkit_migrations.__file__).parent
 REVISIONS = [script.revision for script in ScriptDirectory(PACKAGE).walk_revisions()][::-1]
@@ -79,6 +81,10 @@ def test_a_schema_upgraded_step_by_step_equals_a_fresh_one(url: str) -> None:
     assert schema(url) == fresh
 
 
+RENAMED = {"lane": "group_key"}
+"""The columns that revisions have renamed."""
+
+
 def fill(url: str) -> None:
     """Leave rows of each kind: tasks in each state, keys, settings, events, offsets, results, locks and schedules."""
     with eventkit.connect(url) as kit:
@@ -111,7 +117,8 @@ def test_an_upgrade_keeps_the_content_of_a_filled_database(url: str) -> None:
         eventkit_migrations.upgrade(url, above)
         after = content(url)
         for table, rows in before.items():
-            for row, now in zip(rows, after[table], strict=True):
+            for stored, now in zip(rows, after[table], strict=True):
+                row = {(RENAMED.get(name, name), value) for name, value in stored}
                 assert set(row) <= set(now)
                 assert {value for _, value in set(now) - set(row)} <= {"None"}
         eventkit_migrations.downgrade(url, below)
@@ -124,6 +131,32 @@ def test_an_upgrade_keeps_the_content_of_a_filled_database(url: str) -> None:
         assert (failed.payload, failed.error, failed.reason) == ({"n": 1}, "no", "failed")
         assert [task.payload for task in queue.claim("w", 9)] == [2, "ready"]
         assert kit.results.get("sum") == [1, None]
+
+
+def test_tasks_that_wait_for_their_group_survive_revision_0003(url: str) -> None:
+    """They wait for the earlier ones of their outbox above it, are not held below it, and keep their order."""
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("outbox:mails")
+        queue.configure(ordered=True)
+        queue.enqueue_many([NewTask(n, group="ann") for n in range(3)])
+        [first] = queue.claim("w", 9)
+        assert queue.claim("w", 9) == []
+        assert queue.stats().scheduled == 2
+    eventkit_migrations.downgrade(url, "0002")
+    with connected(url) as connection:
+        found = connection.exec_driver_sql(
+            "SELECT lane, state, wake_at = run_at FROM eventkit_task ORDER BY id"
+        ).fetchall()
+        assert [tuple(row) for row in found[1:]] == [("ann", "scheduled", True)] * 2
+    eventkit_migrations.upgrade(url)
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("outbox:mails")
+        assert [task.group for task in queue.tasks()] == ["ann"] * 3
+        kit._connection.execute(OpenOutbox("outbox:mails", True))  # type: ignore[attr-defined]
+        assert queue.claim("w", 9, wait=1) == []
+        assert queue.ack(first)
+        assert [task.payload for task in queue.claim("w", 9, wait=5)] == [1]
+        assert queue.claim("w", 9) == []
 
 
 @only_sqlite

@@ -114,11 +114,14 @@ def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None
     """Keys, priorities and moments have the same meaning as in `enqueue`."""
     soon = datetime.now(UTC) + timedelta(hours=1)
     rows = [
-        ("taken", '"not again"', None, None, None, None),
-        ("new", '"later"', {"h": "1"}, 0, 7, soon),
-        (None, '"first"', None, 5, None, None),
+        ("taken", '"not again"', None, None, None, None, None),
+        ("new", '"later"', {"h": "1"}, 0, 7, soon, "ann"),
+        (None, '"first"', None, 5, None, None, None),
     ]
-    schema = "key string, payload string, headers map<string,string>, priority int, max_attempts long, run_at timestamp"
+    schema = (
+        "key string, payload string, headers map<string,string>, priority int, max_attempts long, run_at timestamp, "
+        "group_key string"
+    )
     queue = kit.queue("q")
     queue.enqueue("taken", key="taken")
     write(spark.createDataFrame(rows, schema), url, queue="q")
@@ -126,6 +129,7 @@ def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None
     advance(kit, 3601)
     [later] = queue.receive(9)
     assert (later.payload, later.key, later.headers, later.max_attempts) == ("later", "new", {"h": "1"}, 7)
+    assert later.group == "ann"
 
 
 @proves("D6")

@@ -19,7 +19,8 @@ $$
 -- in a later snapshot.  ``(SELECT 'ready')`` is hidden from the planner, as in claim.sql.
 CREATE OR REPLACE FUNCTION eventkit_gate(queue text) RETURNS TABLE (
     paused boolean, lease bigint, max_attempts bigint, rate double precision, burst double precision,
-    tokens double precision, refilled_at bigint, max_running bigint, running bigint, room bigint, due boolean, now bigint
+    tokens double precision, refilled_at bigint, max_running bigint, running bigint, room bigint, due boolean, now bigint,
+    grouped boolean
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -69,7 +70,8 @@ BEGIN
             SELECT FROM eventkit_task AS t
             WHERE t.queue = $1 AND t.state = (SELECT 'ready'::text) AND t.wake_at <= moment AND t.wake_at >= mark
         ),
-        eventkit_ms(moment)
+        eventkit_ms(moment),
+        coalesce(q.ordered OR q.group_max_running IS NOT NULL OR q.group_rate IS NOT NULL, false)
     FROM (SELECT) AS one LEFT JOIN eventkit_queue AS q ON q.name = $1;
 END
 $$
@@ -84,7 +86,6 @@ DECLARE
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
     number bigint;
     died bigint[];
-    lanes text[];
 BEGIN
     WITH
     woken AS MATERIALIZED (SELECT eventkit_wake('task', $1)),
@@ -123,11 +124,11 @@ BEGIN
             END,
             finished_at = CASE WHEN dies THEN now END,
             wake_at = CASE WHEN dies IS NOT TRUE THEN t.expires_at END,
-            token = NULL,
+            token = NULL, held = NULL, turn = CASE WHEN dies IS NOT TRUE THEN t.turn END,
             lapsed = t.lapsed OR t.state = 'leased'
         FROM due
         WHERE t.id = due.id AND t.id = ANY (ARRAY(SELECT id FROM due))
-        RETURNING t.id, t.queue, t.lane, t.state, t.priority, t.run_at
+        RETURNING t.id, t.queue, t.state, t.priority, t.run_at
     ),
     lowered AS (
         INSERT INTO eventkit_low_water (queue, priority, run_at)
@@ -140,11 +141,11 @@ BEGIN
             )
         GROUP BY m.queue, m.priority
     )
-    SELECT count(*), array_agg(id) FILTER (WHERE state = 'dead'), array_agg(lane) FILTER (WHERE state = 'dead')
-    INTO number, died, lanes
+    SELECT count(*), array_agg(id) FILTER (WHERE state = 'dead')
+    INTO number, died
     FROM moved;
     IF died IS NOT NULL THEN
-        PERFORM eventkit_settle_dead($1, died, lanes);
+        PERFORM eventkit_settle_dead(died);
     END IF;
     RETURN number;
 END
@@ -164,7 +165,7 @@ CREATE OR REPLACE FUNCTION eventkit_claimed(queue text, worker text, "limit" big
 RETURNS TABLE (
     id bigint, queue_name text, payload text, key text, headers text, priority integer, attempt integer,
     max_attempts bigint, run_ms bigint, enqueued_ms bigint, expires_ms bigint, lease_expires_ms bigint, token bigint,
-    lease_ms bigint, lapsed boolean
+    lease_ms bigint, lapsed boolean, group_key text, turn bigint
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -182,84 +183,108 @@ DECLARE
     tokens double precision;
     passed boolean := false;
     number bigint;
+    grouped boolean := (
+        SELECT q.ordered OR q.group_max_running IS NOT NULL OR q.group_rate IS NOT NULL FROM eventkit_queue AS q
+        WHERE q.name = call.queue
+    );
 BEGIN
     LOOP
-        -- At first for the common case: no limits, and no task to promote first.  The gate is read from time to time all
-        -- the same, because it moves the beginning of the priorities; but not first by a worker that was asleep until now
-        -- and should start at once, because its next claim, which finds nothing, does it.  Ready tasks that will expire
-        -- are found by the time: ``(SELECT 'ready')`` keeps the planner from the index of ready tasks, which it would scan
-        -- completely, and which it takes for short after a quiet minute.  Expired tasks are excluded, because a promotion
-        -- marks only a limited number of them dead at once.
-        RETURN QUERY
-        WITH
-        mark AS MATERIALIZED (
-            SELECT min(wake_at) AS wake_at
-            FROM eventkit_low_water
-            WHERE queue = call.queue AND raise_at > call.now - interval '1 s' AND wake_at <= call.now
-        ),
-        settings AS MATERIALIZED (
-            SELECT coalesce(call.lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts
-            FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = call.queue
-            WHERE
-                passed
-                OR paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
-                AND NOT EXISTS (SELECT FROM eventkit_cluster_limit AS l WHERE l.queue = call.queue)
-                AND EXISTS (
-                    SELECT FROM eventkit_low_water
-                    WHERE queue = call.queue AND wake_at <= call.now AND (
-                        raise_at > call.now
-                        OR raise_at > call.now - interval '1 s'
-                        AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || call.queue AND until > call.now)
+        IF grouped IS NOT TRUE THEN
+            -- At first for the common case: no limits, and no task to promote first.  The gate is read from time to time all
+            -- the same, because it moves the beginning of the priorities; but not first by a worker that was asleep until now
+            -- and should start at once, because its next claim, which finds nothing, does it.  Ready tasks that will expire
+            -- are found by the time: ``(SELECT 'ready')`` keeps the planner from the index of ready tasks, which it would scan
+            -- completely, and which it takes for short after a quiet minute.  Expired tasks are excluded, because a promotion
+            -- marks only a limited number of them dead at once.
+            RETURN QUERY
+            WITH
+            mark AS MATERIALIZED (
+                SELECT min(wake_at) AS wake_at
+                FROM eventkit_low_water
+                WHERE queue = call.queue AND raise_at > call.now - interval '1 s' AND wake_at <= call.now
+            ),
+            settings AS MATERIALIZED (
+                SELECT coalesce(call.lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts,
+                    coalesce(fair, false) AS fair
+                FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = call.queue
+                WHERE
+                    passed
+                    OR paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
+                    AND NOT EXISTS (SELECT FROM eventkit_cluster_limit AS l WHERE l.queue = call.queue)
+                    AND EXISTS (
+                        SELECT FROM eventkit_low_water
+                        WHERE queue = call.queue AND wake_at <= call.now AND (
+                            raise_at > call.now
+                            OR raise_at > call.now - interval '1 s'
+                            AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || call.queue AND until > call.now)
+                        )
                     )
-                )
-                AND NOT EXISTS (
-                    SELECT FROM eventkit_task
-                    WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
-                )
-                AND NOT EXISTS (
-                    SELECT FROM eventkit_task
-                    WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
-                )
-                AND NOT EXISTS (
-                    SELECT FROM eventkit_task
-                    WHERE
-                        queue = call.queue AND state = (SELECT 'ready'::text)
-                        AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
-                )
-        ),
-        best AS MATERIALIZED (
-            SELECT t.id
-            FROM
-                settings
-                CROSS JOIN (
-                    SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
-                    WHERE queue = call.queue
-                    GROUP BY priority
-                    ORDER BY priority DESC
-                ) AS low
-                CROSS JOIN LATERAL (
-                    SELECT id FROM eventkit_task
-                    WHERE
-                        queue = call.queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
-                        AND (expires_at IS NULL OR expires_at > call.now)
-                    ORDER BY run_at, id
-                    LIMIT call.limit
-                    FOR UPDATE SKIP LOCKED
-                ) AS t
-            LIMIT call.limit
-        )
-        UPDATE eventkit_task AS t
-        SET
-            state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token,
-            claimed_at = call.now, wake_at = call.now + settings.lease * interval '1 ms'
-        FROM settings
-        WHERE t.id = ANY (ARRAY(SELECT id FROM best))
-        RETURNING
-            t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, settings.max_attempts),
-            eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, settings.lease, lapsed
-        ;
-        GET DIAGNOSTICS number = ROW_COUNT;
-        EXIT WHEN number > 0 OR passed;
+                    AND NOT EXISTS (
+                        SELECT FROM eventkit_task
+                        WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+                    )
+                    AND NOT EXISTS (
+                        SELECT FROM eventkit_task
+                        WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+                    )
+                    AND NOT EXISTS (
+                        SELECT FROM eventkit_task
+                        WHERE
+                            queue = call.queue AND state = (SELECT 'ready'::text)
+                            AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+                    )
+            ),
+            in_turn AS MATERIALIZED (
+                SELECT t.id
+                FROM
+                    settings
+                    CROSS JOIN LATERAL (
+                        SELECT id FROM eventkit_task
+                        WHERE
+                            queue = call.queue AND state = 'ready' AND turn IS NOT NULL
+                            AND (expires_at > call.now) IS NOT false
+                        ORDER BY priority DESC, turn, id
+                        LIMIT call.limit
+                        FOR UPDATE SKIP LOCKED
+                    ) AS t
+                WHERE settings.fair
+            ),
+            best AS MATERIALIZED (
+                SELECT t.id
+                FROM
+                    settings
+                    CROSS JOIN (
+                        SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
+                        WHERE queue = call.queue
+                        GROUP BY priority
+                        ORDER BY priority DESC
+                    ) AS low
+                    CROSS JOIN LATERAL (
+                        SELECT id FROM eventkit_task
+                        WHERE
+                            queue = call.queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+                            AND (expires_at IS NULL OR expires_at > call.now)
+                        ORDER BY run_at, id
+                        LIMIT call.limit
+                        FOR UPDATE SKIP LOCKED
+                    ) AS t
+                WHERE NOT EXISTS (SELECT FROM in_turn)
+                LIMIT call.limit
+            )
+            UPDATE eventkit_task AS t
+            SET
+                state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token,
+                claimed_at = call.now, wake_at = call.now + settings.lease * interval '1 ms'
+            FROM settings
+            WHERE t.id = ANY (ARRAY(SELECT id FROM in_turn UNION ALL SELECT id FROM best))
+            RETURNING
+                t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(t.max_attempts, settings.max_attempts),
+                eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, settings.lease, lapsed,
+                group_key, turn
+            ;
+            GET DIAGNOSTICS number = ROW_COUNT;
+            EXIT WHEN number > 0 OR passed;
+        END IF;
         SELECT * INTO gate FROM eventkit_gate(call.queue);
         IF gate.due THEN
             number := eventkit_promote(call.queue, greatest(1000, call.limit));
@@ -280,6 +305,13 @@ BEGIN
             RETURN;
         END IF;
         passed := true;
+        IF gate.grouped THEN
+            RETURN QUERY SELECT * FROM eventkit_claimed_in_groups(
+                call.queue, call.worker, call.limit, coalesce(call.lease, gate.lease), call.token, gate.max_attempts
+            );
+            GET DIAGNOSTICS number = ROW_COUNT;
+            EXIT;
+        END IF;
         call.now := date_trunc('milliseconds', clock_timestamp());
     END LOOP;
     IF number > 0 AND passed THEN
@@ -302,8 +334,8 @@ BEGIN
             'headers', coalesce(c.headers::json, '{}'), 'priority', c.priority, 'attempt', c.attempt,
             'max_attempts', c.max_attempts, 'run_ms', c.run_ms, 'enqueued_ms', c.enqueued_ms,
             'expires_ms', c.expires_ms, 'lease_expires_ms', c.lease_expires_ms, 'token', c.token::text,
-            'lease_ms', c.lease_ms, 'lapsed', c.lapsed
-        ) ORDER BY c.priority DESC, c.run_ms, c.id), '[]')
+            'lease_ms', c.lease_ms, 'lapsed', c.lapsed, 'group', nullif(c.group_key, '')
+        ) ORDER BY c.priority DESC, c.turn, c.run_ms, c.id), '[]')
         FROM eventkit_claimed(
             eventkit_check_name('queue', $1), eventkit_check_name('worker', $2),
             eventkit_check_count('limit', coalesce($3, 1), 1), eventkit_check_seconds('lease', $4, 0),

@@ -21,9 +21,8 @@ BEGIN
 END
 $$
 
--- Copy the queue's tasks that have just died to its dead_letter_to, wake the waiters for their results, and release
--- the next tasks of their lanes.
-CREATE OR REPLACE FUNCTION eventkit_settle_dead(queue text, ids bigint[], lanes text[]) RETURNS boolean
+-- Copy tasks that have just died to the dead_letter_to of their queue, and wake the waiters for their results.
+CREATE OR REPLACE FUNCTION eventkit_settle_dead(ids bigint[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
@@ -34,7 +33,7 @@ BEGIN
     dead AS MATERIALIZED (
         SELECT t.id, t.queue, t.payload, t.headers, t.priority, q.dead_letter_to
         FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-        WHERE t.id = ANY ($2) AND t.state = 'dead'
+        WHERE t.id = ANY ($1) AND t.state = 'dead'
     ),
     copies AS (
         INSERT INTO eventkit_task (queue, payload, headers, priority)
@@ -57,9 +56,6 @@ BEGIN
         SELECT eventkit_wake('result', id::text)
         FROM dead
     ) AS all_of_them (changed);
-    IF array_remove($3, NULL) <> '{}' THEN
-        woken := eventkit_unblock($1, ARRAY(SELECT DISTINCT l FROM unnest($3) AS l WHERE l IS NOT NULL ORDER BY l LIMIT 1000));
-    END IF;
     RETURN true;
 END
 $$
@@ -73,16 +69,16 @@ AS $$
 #variable_conflict use_column
 DECLARE
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
-    died record;
+    woken boolean;
 BEGIN
     UPDATE eventkit_task
     SET
         state = 'dead', reason = $3, error = $4, code = coalesce($5, upper($3)), finished_at = now, wake_at = NULL,
         token = NULL, lapsed = false
     WHERE id = $1 AND token = $2 AND state = 'leased' AND (wake_at > now OR $3 = 'poison')
-    RETURNING queue, lane, eventkit_wake('task', queue)
-    INTO died;
-    RETURN FOUND AND eventkit_settle_dead(died.queue, ARRAY[$1], ARRAY[died.lane]);
+    RETURNING eventkit_wake('task', queue)
+    INTO woken;
+    RETURN FOUND AND eventkit_settle_dead(ARRAY[$1]);
 END
 $$
 

@@ -76,7 +76,7 @@ BEGIN
 END
 $$
 
--- A death that ends an attempt is two events.  Promotion by the clock or by the order of a lane is none.
+-- A death that ends an attempt is two events.  Promotion by the clock or by the order of a group is none.
 CREATE OR REPLACE FUNCTION eventkit_record_moved() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$

@@ -42,11 +42,12 @@ COMMENT ON FUNCTION eventkit_do_notify IS 'The same as eventkit_notify.'
 CREATE OR REPLACE FUNCTION eventkit_do_enqueue(
     queue text, payload json, priority integer DEFAULT 0, delay double precision DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, expires double precision DEFAULT NULL,
-    expires_at timestamptz DEFAULT NULL, key text DEFAULT NULL, headers json DEFAULT NULL
+    expires_at timestamptz DEFAULT NULL, key text DEFAULT NULL, headers json DEFAULT NULL,
+    group_key text DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$
-    SELECT eventkit_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    SELECT eventkit_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 $$
 
 COMMENT ON FUNCTION eventkit_do_enqueue IS 'The same as eventkit_enqueue.'
@@ -55,18 +56,20 @@ CREATE OR REPLACE FUNCTION eventkit_do_claim(
     queue text, worker text, batch bigint DEFAULT 1, lease double precision DEFAULT NULL
 ) RETURNS TABLE (
     id bigint, payload json, token text, key text, headers json, priority integer, attempt integer, max_attempts bigint,
-    run_ms bigint, enqueued_ms bigint, expires_ms bigint, lease_expires_ms bigint, lease_ms bigint, lapsed boolean
+    run_ms bigint, enqueued_ms bigint, expires_ms bigint, lease_expires_ms bigint, lease_ms bigint, lapsed boolean,
+    group_key text
 )
 LANGUAGE sql VOLATILE
 AS $$
     SELECT
         c.id, c.payload::json, c.token::text, c.key, coalesce(c.headers::json, '{}'), c.priority, c.attempt, c.max_attempts,
-        c.run_ms, c.enqueued_ms, c.expires_ms, c.lease_expires_ms, c.lease_ms, c.lapsed
+        c.run_ms, c.enqueued_ms, c.expires_ms, c.lease_expires_ms, c.lease_ms, c.lapsed,
+        nullif(c.group_key, '')
     FROM eventkit_claimed(
         eventkit_check_name('queue', $1), eventkit_check_name('worker', $2),
         eventkit_check_count('batch', coalesce($3, 1), 1), eventkit_check_seconds('lease', $4, 0), eventkit_token()
     ) AS c
-    ORDER BY c.priority DESC, c.run_ms, c.id
+    ORDER BY c.priority DESC, c.turn, c.run_ms, c.id
 $$
 
 COMMENT ON FUNCTION eventkit_do_claim IS 'Leases the best tasks of a queue to a worker for a number of seconds, and returns them.'

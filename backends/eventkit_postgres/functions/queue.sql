@@ -1,4 +1,4 @@
--- Queues: keys, bounds, the place where claims begin, enqueueing, lanes, and numbers.
+-- Queues: keys, bounds, the place where claims begin, enqueueing, and numbers.
 
 -- A key is held from the enqueue on, in a row that outlives the task: without a limit while the task exists, then
 -- until the reservation ends.  Concurrent producers conflict on its primary key.
@@ -215,7 +215,12 @@ BEGIN
     WHERE
         NOT EXISTS (
             SELECT FROM eventkit_queue AS q
-            WHERE q.name = $1 AND (q.max_size IS NOT NULL OR q.max_bytes IS NOT NULL OR q.enqueue_rate IS NOT NULL)
+            WHERE
+                q.name = $1
+                AND (
+                    q.max_size IS NOT NULL OR q.max_bytes IS NOT NULL OR q.enqueue_rate IS NOT NULL
+                    OR q.ordered AND $4 <> 0
+                )
         )
         AND EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.priority = $4)
     RETURNING id, marked AND (
@@ -226,7 +231,7 @@ BEGIN
         IF EXISTS (
             SELECT FROM eventkit_room($1) AS r
             WHERE r.size >= r.max_size OR r.max_bytes IS NOT NULL OR r.rate IS NOT NULL
-        ) THEN
+        ) OR $4 <> 0 AND EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.ordered) THEN
             RETURN NULL;
         END IF;
         IF NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.priority = $4) THEN
@@ -251,7 +256,8 @@ $$
 CREATE OR REPLACE FUNCTION eventkit_enqueue(
     queue text, payload json, priority integer DEFAULT 0, delay double precision DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, expires double precision DEFAULT NULL,
-    expires_at timestamptz DEFAULT NULL, key text DEFAULT NULL, headers json DEFAULT NULL
+    expires_at timestamptz DEFAULT NULL, key text DEFAULT NULL, headers json DEFAULT NULL,
+    group_key text DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -259,6 +265,7 @@ DECLARE
     checked json := eventkit_check_payload($2);
     names json := eventkit_check_headers($10);
     unique_key text := CASE WHEN $9 IS NOT NULL THEN eventkit_check_name('key', $9, 1000) END;
+    task_group text := CASE WHEN $11 IS NOT NULL THEN eventkit_check_name('group_key', $11, 1000) END;
     attempts bigint := CASE WHEN $6 IS NOT NULL THEN eventkit_check_count('max_attempts', $6, 1) END;
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
     due timestamptz := coalesce(
@@ -284,11 +291,15 @@ BEGIN
         RAISE EXCEPTION 'a task is due after delay seconds or at run_at: pass one of them'
         USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF best <> 0 AND EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.ordered) THEN
+        RAISE EXCEPTION 'queue % is ordered, so its tasks have no priority: leave it out', quote_literal($1)
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     INSERT INTO eventkit_task (
-        queue, payload, priority, max_attempts, key, headers, state, run_at, wake_at, expires_at, enqueued_at
+        queue, payload, priority, max_attempts, key, headers, group_key, state, run_at, wake_at, expires_at, enqueued_at
     )
     VALUES (
-        $1, checked, best, attempts, unique_key, names,
+        $1, checked, best, attempts, unique_key, names, task_group,
         CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
         due,
         eventkit_wakes_at(due, ends, now),
@@ -327,53 +338,6 @@ $$
 COMMENT ON FUNCTION eventkit_enqueue IS
     'Enqueues a task, in this transaction, and returns its id, or that of the task with the key. Delay and expires in seconds.'
 
--- The lock for a lane of a queue.  A transaction that finds the next task of a lane holds it until its end, and reads
--- in a later snapshot: claims that find it taken skip the lane, and a transaction that ends a task waits for it.
-CREATE OR REPLACE FUNCTION eventkit_lane(queue text, lane text) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-    SELECT hashtextextended($1 || ':' || $2, 'eventkit_task_id_seq'::regclass::oid::bigint)
-$$
-
--- Release the first task of each lane, if it was held back.  Rows locked by other transactions are released by those.
-CREATE OR REPLACE FUNCTION eventkit_unblock(queue text, lanes text[]) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
-AS $$
-DECLARE
-    woken boolean := eventkit_wake('task', $1);
-    lane text;
-BEGIN
-    FOR lane IN SELECT DISTINCT l FROM unnest($2) AS l ORDER BY l LOOP
-        PERFORM pg_advisory_xact_lock(eventkit_lane($1, lane));
-    END LOOP;
-    WITH
-    first AS MATERIALIZED (
-        SELECT t.id
-        FROM
-            unnest($2) AS l (lane)
-            CROSS JOIN LATERAL (
-                SELECT least(
-                    (SELECT min(w.id) FROM eventkit_task AS w WHERE w.queue = $1 AND w.lane = l.lane AND w.state = 'scheduled'),
-                    (SELECT min(w.id) FROM eventkit_task AS w WHERE w.queue = $1 AND w.lane = l.lane AND w.state = 'ready'),
-                    (SELECT min(w.id) FROM eventkit_task AS w WHERE w.queue = $1 AND w.lane = l.lane AND w.state = 'leased')
-                ) AS id
-            ) AS head
-            JOIN eventkit_task AS t ON t.id = head.id
-        WHERE t.state = 'scheduled' AND t.run_at <= date_trunc('milliseconds', clock_timestamp())
-        FOR UPDATE OF t SKIP LOCKED
-    ),
-    freed AS (
-        UPDATE eventkit_task
-        SET state = 'ready', wake_at = eventkit_wakes_at(NULL, expires_at, date_trunc('milliseconds', clock_timestamp()))
-        WHERE id = ANY (ARRAY(SELECT id FROM first))
-        RETURNING priority, run_at
-    )
-    INSERT INTO eventkit_low_water (queue, priority, run_at)
-    SELECT $1, f.priority, min(f.run_at) FROM freed AS f GROUP BY f.priority;
-    RETURN true;
-END
-$$
-
 CREATE OR REPLACE FUNCTION eventkit_cancel(queue text, id bigint, running boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -383,7 +347,7 @@ DECLARE
     number bigint := eventkit_check_count('id', $2, 0);
     task record;
 BEGIN
-    SELECT lane, state = 'leased' AS leased
+    SELECT state = 'leased' AS leased
     INTO task
     FROM eventkit_task_now AS n
     WHERE
@@ -395,9 +359,6 @@ BEGIN
     END IF;
     UPDATE eventkit_task SET token = NULL WHERE id = $2;
     PERFORM eventkit_remove(ARRAY[$2]);
-    IF task.lane IS NOT NULL THEN
-        PERFORM eventkit_unblock($1, ARRAY[task.lane]);
-    END IF;
     IF task.leased THEN
         PERFORM eventkit_add_notification('eventkit:cancelled', json_build_object('queue', $1, 'id', $2), NULL);
     END IF;

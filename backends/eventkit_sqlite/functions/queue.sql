@@ -1,7 +1,7 @@
 -- Enqueueing.
 
--- view: eventkit_do_enqueue (queue, payload, priority, delay, run_at, max_attempts, expires, expires_at, key, headers)
-INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue), ('key', NEW.key);
+-- view: eventkit_do_enqueue (queue, payload, priority, delay, run_at, max_attempts, expires, expires_at, key, headers, group_key)
+INSERT INTO eventkit_check_name VALUES ('queue', NEW.queue), ('key', NEW.key), ('key', NEW.group_key);
 INSERT INTO eventkit_check_json VALUES ('payload', NEW.payload), ('headers', NEW.headers);
 INSERT INTO eventkit_check_number
 VALUES
@@ -17,12 +17,15 @@ WHERE moment NOT GLOB '[0-9][0-9][0-9][0-9]-*' OR moment IS NOT NULL AND juliand
 SELECT RAISE(ABORT, 'the payload has more bytes than the max_bytes of the queue: send a reference, or configure a larger max_bytes')
 FROM eventkit_queue
 WHERE name = NEW.queue AND length(CAST(NEW.payload AS BLOB)) > max_bytes;
+SELECT RAISE(ABORT, 'tasks of an ordered queue have no priority: leave it out')
+FROM eventkit_queue
+WHERE name = NEW.queue AND ordered AND NEW.priority <> 0;
 INSERT INTO eventkit_step_enqueue (queue, payload, key, tasks)
 VALUES (NEW.queue, NEW.payload, NEW.key, json_array(json_array(
     NEW.payload || '', NEW.headers || '', CAST(coalesce(NEW.priority, 0) AS INTEGER),
     CAST(NEW.max_attempts AS INTEGER), NEW.key, CAST(round(NEW.delay * 1000) AS INTEGER),
     CAST((julianday(NEW.run_at) - 2440587.5) * 86400000.0 + 0.5 AS INTEGER), CAST(round(NEW.expires * 1000) AS INTEGER),
-    CAST((julianday(NEW.expires_at) - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)
+    CAST((julianday(NEW.expires_at) - 2440587.5) * 86400000.0 + 0.5 AS INTEGER), NEW.group_key
 )));
 
 -- Where no task was added, its key is taken.  Two payloads are the same JSON value, in any order of keys.
@@ -76,9 +79,9 @@ INSERT INTO eventkit_check_number
 VALUES ('batch', NEW.batch, 1, 9223372036854775807), ('lease', NEW.lease, 0, 3162240000);
 UPDATE eventkit_queue SET refilled_at = :now WHERE name = NEW.queue AND refilled_at > :now;
 INSERT INTO eventkit_step_promote (queue, "limit") VALUES (NEW.queue, max(1000, CAST(coalesce(NEW.batch, 1) AS INTEGER)));
-INSERT INTO eventkit_step_lease (queue, worker, token, lease, tokens, "limit")
+INSERT INTO eventkit_step_lease (queue, worker, token, lease, tokens, with_groups, "limit")
 SELECT
-    NEW.queue, NEW.worker, random() & 9223372036854775807, lease, tokens,
+    NEW.queue, NEW.worker, random() & 9223372036854775807, lease, tokens, with_groups,
     CASE
         WHEN paused THEN 0
         ELSE min(
@@ -90,7 +93,7 @@ FROM (
     SELECT
         coalesce(CAST(round(NEW.lease * 1000) AS INTEGER), lease) AS lease,
         CAST(coalesce(NEW.batch, 1) AS INTEGER) AS batch,
-        paused, max_running, running, room,
+        paused, max_running, running, room, with_groups,
         CASE WHEN rate IS NOT NULL THEN min(
             coalesce(burst, max(1.0, rate)),
             coalesce(tokens + max(0, now - refilled_at) * rate / 1000, burst, max(1.0, rate))
@@ -104,36 +107,55 @@ INSERT INTO eventkit_step_promote (queue, "limit") VALUES (NEW.queue, -1);
 
 -- Which of the due tasks die is found before they are moved.
 -- view: eventkit_step_promote (queue, "limit")
-INSERT INTO eventkit_step_move (queue, "limit", due, ids, keys)
-SELECT
-    NEW.queue, NEW."limit", count(*), json_group_array(id) FILTER (WHERE state = 'dead'),
-    json_group_array(lane) FILTER (WHERE state = 'dead' AND lane IS NOT NULL)
+INSERT INTO eventkit_step_move (queue, "limit", due, ids)
+SELECT NEW.queue, NEW."limit", count(*), json_group_array(id) FILTER (WHERE state = 'dead')
 FROM (
-    SELECT id, state, lane
+    SELECT id, state
     FROM eventkit_task_now
     WHERE queue = NEW.queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
     ORDER BY priority DESC, run_at, id
     LIMIT NEW."limit"
 );
 
--- view: eventkit_step_move (queue, "limit", due, ids, keys) WHEN NEW.due > 0
+-- view: eventkit_step_move (queue, "limit", due, ids) WHEN NEW.due > 0
 :UpdateDue;
-INSERT INTO eventkit_step_settle_dead VALUES (NEW.queue, NEW.ids, NEW.keys);
+INSERT INTO eventkit_step_settle_dead VALUES (NEW.ids);
 
--- view: eventkit_step_lease (queue, worker, token, lease, tokens, "limit") WHEN NEW."limit" > 0
-:Lease;
+-- In groups, the first tasks that may not be leased are set aside, so that those after them are drawn.
+-- view: eventkit_step_lease (queue, worker, token, lease, tokens, with_groups, "limit") WHEN NEW."limit" > 0
+INSERT INTO eventkit_step_hold (queue, "limit") SELECT NEW.queue, 1000 WHERE NEW.with_groups;
+INSERT INTO eventkit_step_lease_in_groups (queue, worker, token, lease, "limit")
+SELECT NEW.queue, NEW.worker, NEW.token, NEW.lease, NEW."limit" WHERE NEW.with_groups;
+INSERT INTO eventkit_step_lease_freely (queue, worker, token, lease, "limit")
+SELECT NEW.queue, NEW.worker, NEW.token, NEW.lease, NEW."limit" WHERE NOT NEW.with_groups;
 UPDATE eventkit_queue
-SET tokens = NEW.tokens - changes(), refilled_at = :now
-WHERE name = NEW.queue AND rate IS NOT NULL AND changes() > 0;
+SET
+    tokens = NEW.tokens - (
+        SELECT count(*) FROM eventkit_task
+        WHERE queue = NEW.queue AND state = 'leased' AND wake_at = :now + NEW.lease AND token = NEW.token
+    ),
+    refilled_at = :now
+WHERE name = NEW.queue AND rate IS NOT NULL;
 INSERT INTO eventkit_step_die (id, token, reason, error)
 SELECT id, token, 'poison', 'the payload is not JSON'
 FROM eventkit_task
 WHERE queue = NEW.queue AND state = 'leased' AND wake_at = :now + NEW.lease AND token = NEW.token AND NOT json_valid(payload);
 
+-- view: eventkit_step_lease_freely (queue, worker, token, lease, "limit")
+:Lease;
+
+-- view: eventkit_step_lease_in_groups (queue, worker, token, lease, "limit")
+:LeaseInGroups;
+
+-- view: eventkit_step_hold (queue, "limit")
+:Block;
+:HoldBack;
+:PutOff;
+
 -- Skips from one queue to the next by the index.
 CREATE VIEW eventkit_claimed (
     id, payload, token, queue, worker, key, headers, priority, attempt, max_attempts, run_ms, enqueued_ms, expires_ms,
-    lease_expires_ms, lease_ms, lapsed
+    lease_expires_ms, lease_ms, lapsed, group_key
 ) AS
 WITH RECURSIVE leasing (name) AS (
     SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
@@ -143,9 +165,9 @@ WITH RECURSIVE leasing (name) AS (
     WHERE l.name IS NOT NULL
 )
 SELECT
-    t.id, t.payload, CAST(t.token AS TEXT), t.queue, t.worker, coalesce(t.key, t.lane), coalesce(t.headers, '{}'), t.priority,
+    t.id, t.payload, CAST(t.token AS TEXT), t.queue, t.worker, t.key, coalesce(t.headers, '{}'), t.priority,
     t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), t.run_at, t.enqueued_at, t.expires_at, t.wake_at,
-    t.wake_at - t.claimed_at, t.lapsed
+    t.wake_at - t.claimed_at, t.lapsed, nullif(t.group_key, '')
 FROM
     leasing AS l
     CROSS JOIN eventkit_task AS t ON t.queue = l.name AND t.state = 'leased' AND t.wake_at > :now
@@ -222,12 +244,10 @@ INSERT INTO eventkit_step_die (id, token, reason, error) VALUES (NEW.id, NEW.tok
 
 -- view: eventkit_step_die (id, token, reason, error, code)
 :MarkDead;
-INSERT INTO eventkit_step_settle_dead (queue, ids, keys)
-SELECT queue, json_array(id), json_array(lane) FROM eventkit_task WHERE id = NEW.id;
+INSERT INTO eventkit_step_settle_dead VALUES (json_array(NEW.id));
 
--- view: eventkit_step_settle_dead (queue, ids, keys)
+-- view: eventkit_step_settle_dead (ids)
 :CopyDead;
-:Unblock;
 
 -- view: eventkit_do_extend (id, token, seconds)
 INSERT INTO eventkit_check_number VALUES ('seconds', NEW.seconds, 0, 3162240000);

@@ -1,4 +1,4 @@
-"""Groups: several members share the events of a stream, in order for each key.
+"""Groups of tasks, and consumer groups of streams.
 
 The statements are in ``schema_0003.sql`` of each backend.  What the columns do not show:
 
@@ -8,6 +8,14 @@ The statements are in ``schema_0003.sql`` of each backend.  What the columns do 
 * ``eventkit_consumer_group.generation`` changes when a member has to look again at how partitions are shared.
 * ``eventkit_consumer_parked`` has the events of a group that wait: a failed one until ``due``, and those of its key
   after it, whose ``due`` is NULL.
+* ``eventkit_task.group_key``, formerly ``lane``, is the group of a task; in queues that are fair or limit their groups,
+  the tasks without one have the group ``''``.
+* ``eventkit_task.turn`` is the place of a task in the order of a fair queue, in nanoseconds of virtual time.
+* ``eventkit_task.held`` marks a scheduled task that waits for its group: the end of another task of the group makes it
+  ready.  Two triggers on the table do that, for tasks whose ``blocks`` says that others wait for them.  Before the
+  column goes, all held tasks become ready.
+* ``eventkit_group_rate`` has the bucket of each group of a queue with ``group_rate``: the tokens that tasks have taken,
+  and those that tasks which are put off have *reserved*; it is full again at *until*.
 """
 
 from __future__ import annotations

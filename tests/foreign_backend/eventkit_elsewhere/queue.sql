@@ -1,4 +1,4 @@
--- Queues: enqueueing, claiming, ending claims, inspecting and configuring.  A task has no lane here, and no history.
+-- Queues: enqueueing, claiming, ending claims, inspecting and configuring.  A task has no group here, and no history.
 
 -- name: Enqueue
 INSERT INTO elsewhere_task (queue, payload, headers, priority, max_attempts)
@@ -124,7 +124,7 @@ FROM (
     LIMIT :limit
 ) AS now
 WHERE elsewhere_task.id = now.id
-RETURNING id, state, NULL
+RETURNING id, state
 
 -- name: TakeFirst
 UPDATE elsewhere_task
@@ -267,7 +267,7 @@ SET
     state = 'dead', reason = :reason, error = :error, code = coalesce(:code, upper(:reason)), finished_at = :now,
     wake_at = NULL, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
-RETURNING queue, NULL
+RETURNING queue
 
 -- step: CopyDead
 INSERT INTO elsewhere_task (queue, payload, headers, priority)
@@ -329,7 +329,7 @@ RETURNING id
 
 -- part: info
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
-    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, code, result
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, code, result, NULL
 
 -- name: GetTask
 SELECT :info FROM elsewhere_task_now WHERE queue = :queue AND id = :id
@@ -340,7 +340,7 @@ SELECT id, queue, coalesce(token, 0) FROM elsewhere_task WHERE id IN (SELECT val
 -- name: ListTasks
 SELECT :info
 FROM elsewhere_task_now
-WHERE queue = :queue AND id > :after AND (:state IS NULL OR state = :state)
+WHERE queue = :queue AND id > :after AND (:state IS NULL OR state = :state) AND :group IS NULL
 ORDER BY id
 LIMIT :limit
 
@@ -391,7 +391,7 @@ FROM (
 )
 
 -- step: FindToCancel
-SELECT NULL, state = 'leased'
+SELECT state = 'leased'
 FROM elsewhere_task_now
 WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)
 
@@ -450,7 +450,8 @@ INSERT INTO elsewhere_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
 -- name: ReadSettings
 SELECT
     max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, NULL,
-    max_bytes, strict_keys, enqueue_rate, enqueue_burst
+    max_bytes, strict_keys, enqueue_rate, enqueue_burst,
+    NULL, NULL, NULL, NULL, NULL, NULL
 FROM elsewhere_queue
 WHERE name = :queue
 
@@ -486,7 +487,7 @@ WHERE
         UNION ALL
         SELECT id FROM elsewhere_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
     )
-RETURNING id, NULL
+RETURNING id
 
 -- step: FindTasks
 SELECT 1
@@ -545,3 +546,11 @@ FROM (SELECT state, run_at FROM elsewhere_task_now WHERE queue = :queue LIMIT 10
 
 -- step: HoldHistory
 SELECT :history, 0, 'this backend keeps no history of tasks: leave history= out'
+
+-- No queue is ordered here, and none limits its groups.
+
+-- step: ReadOrdered
+SELECT 1 WHERE false AND :queue
+
+-- step: DropGroupRates
+SELECT 1 WHERE false AND :queue

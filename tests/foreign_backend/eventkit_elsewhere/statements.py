@@ -14,7 +14,10 @@ T = TypeVar("T")
 NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
 """The time in milliseconds since 1970."""
 
-_ABSENT = "api_key cluster_limit consumer_parked inbox lake lake_file pipeline session staged_rows worker written_batch"
+_ABSENT = (
+    "api_key cluster_limit consumer_parked group_rate inbox lake lake_file pipeline session staged_rows worker "
+    "written_batch"
+)
 ABSENT = set(_ABSENT.split())
 """Tables that this backend does not have."""
 

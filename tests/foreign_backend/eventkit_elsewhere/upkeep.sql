@@ -59,6 +59,9 @@ DELETE FROM elsewhere_result
 WHERE id IN (SELECT id FROM elsewhere_result WHERE expires_at <= :now LIMIT :limit)
 RETURNING 1
 
+-- step: DropFullGroupRates
+SELECT 1 WHERE false AND :limit
+
 -- step: DropRates
 DELETE FROM elsewhere_rate
 WHERE (name, per) IN (SELECT name, per FROM elsewhere_rate WHERE until <= :now LIMIT :limit)
