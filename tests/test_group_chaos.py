@@ -39,6 +39,7 @@ def run(kit: EventKit, url: str, events: int, keys: int, members: int, kills: in
     stream = kit.stream("orders")
     with kit.transaction() as tx:
         kind = "bigserial" if url.startswith("postgres") else "INTEGER"
+        tx.execute("DROP TABLE IF EXISTS effect")
         tx.execute(f"CREATE TABLE effect (id {kind} PRIMARY KEY, key text, n bigint, event bigint)")
     numbers = dict.fromkeys(range(keys), 0)
     running = [start(url, seed) for seed in range(members)]
