@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 
 LINES = 118_500
 PRODUCTION_LINES = 49_500
-PRODUCTION_MODULES = 169
+PRODUCTION_MODULES = 171
 PUBLIC_NAMES = 49
 
 TEXT = {".py", ".pyi", ".sql", ".md", ".toml", ".yml", ".html", ".css", ".js", ".txt", ".json", ".ini", ".mako"}

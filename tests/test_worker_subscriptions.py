@@ -284,7 +284,7 @@ def test_a_group_has_any_number_of_workers_in_order_for_each_key(kit: EventKit, 
         orders.publish("no order", key="key 0")
         assert orders.drain_group("billing", timeout=30)
     failed, poison = sorted(kit.stream("orders.dead").read(), key=lambda event: int(event.headers["offset"]))
-    assert (failed.payload, failed.headers["group"], poison.payload) == ({"id": 3}, "billing", "no order")
+    assert (failed.payload, failed.headers["group"], poison.payload) == ({"id": 3}, "billing", '"no order"')
     assert seen.count(("key 3", 3)) == 2
     for key in range(4):
         of_key = [id for name, id in seen if name == f"key {key}"]

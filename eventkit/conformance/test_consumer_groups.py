@@ -246,7 +246,7 @@ def test_a_member_that_was_killed_is_replaced(kit: EventKit, url: str, flavour: 
             kit.stream("orders").publish(62, key="key 1")
             kit.stream("orders").publish(63, key="key 3")
             assert payloads(member, 1) == [63]
-            eventually(lambda: only(kit).parked == 3)
+            eventually(lambda: no_more(member) and only(kit).parked == 3)
     receiving.close()
     sending.close()
     assert in_order([one for one in received if one != n])
