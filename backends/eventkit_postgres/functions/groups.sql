@@ -203,7 +203,8 @@ BEGIN
                     settings.group_max_running IS NULL
                     OR d.number <= settings.group_max_running - (
                         SELECT count(*) FROM eventkit_task AS b
-                        WHERE b.queue = call.queue AND b.group_key = d.group_key AND b.state = 'leased' AND b.wake_at > call.now
+                        WHERE b.queue = call.queue AND b.group_key = d.group_key AND b.state = 'leased'
+                            AND (b.wake_at > call.now) IS TRUE
                     )
                 )
                 AND (
