@@ -230,7 +230,7 @@ def test_every_column_of_every_table_arrives(places: Places) -> None:
         "ordered": "1",
         "fair": "1",
         "held": "1",
-        "blocks": "1",
+        "blocks": "0",
         "keep_unconsumed": "0",
         "partition": "7",
         "partitions": "7",

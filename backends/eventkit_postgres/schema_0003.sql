@@ -41,11 +41,11 @@ CREATE TABLE eventkit_consumer_parked (
 
 -- Task groups.  The index of held tasks has those that wait for their group, in the order in which they are released.
 
+DROP INDEX eventkit_task_lane
+
 ALTER TABLE eventkit_task RENAME COLUMN lane TO group_key
 
 ALTER VIEW eventkit_task_now RENAME COLUMN lane TO group_key
-
-DROP INDEX eventkit_task_lane
 
 ALTER TABLE eventkit_task ADD COLUMN turn bigint
 

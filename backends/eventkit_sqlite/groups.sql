@@ -35,15 +35,21 @@ EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND group_key = d.group
 -- part: stopped
 (q.on_dead = 'stop' AND EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND group_key = d.group_key AND state = 'dead'))
 
+-- The sign keeps SQLite from the index of all running tasks.
 -- part: group_running
 (
     SELECT count(*) FROM eventkit_task
-    WHERE queue = :queue AND group_key = d.group_key AND state = 'leased' AND wake_at > :now
+    WHERE queue = :queue AND group_key = d.group_key AND state = 'leased' AND +wake_at > :now
 )
 
 -- part: group_tokens
 coalesce(
-    min(max(1.0, q.group_rate), r.tokens + max(0, :now - r.refilled_at) * q.group_rate / 1000), max(1.0, q.group_rate)
+    (
+        SELECT min(max(1.0, q.group_rate), tokens + max(0, :now - refilled_at) * q.group_rate / 1000)
+        FROM eventkit_group_rate
+        WHERE queue = :queue AND group_key = d.group_key
+    ),
+    max(1.0, q.group_rate)
 )
 
 -- step: LeaseInGroups
@@ -67,12 +73,11 @@ WHERE
                 FROM (:drawn)
             ) AS d
             JOIN eventkit_queue AS q ON q.name = :queue
-            LEFT JOIN eventkit_group_rate AS r ON r.queue = :queue AND r.group_key = d.group_key
         WHERE
             d.group_key IS NULL
             OR (NOT :in_order OR d.number = 1 AND NOT :busy AND :stopped IS NOT 1)
             AND (q.group_max_running IS NULL OR d.number <= q.group_max_running - :group_running)
-            AND (q.group_rate IS NULL OR d.number <= :group_tokens + 1e-6)
+            AND (q.group_rate IS NULL OR d.number <= 1e-6 + :group_tokens)
     )
     AND (state = 'ready' OR held IS NOT NULL) AND (expires_at IS NULL OR expires_at > :now)
 RETURNING :leased
@@ -123,7 +128,6 @@ WHERE id IN (
     FROM
         (:drawn) AS d
         JOIN eventkit_queue AS q ON q.name = :queue
-        JOIN eventkit_group_rate AS r ON r.queue = :queue AND r.group_key = d.group_key
     WHERE :group_tokens < 1 - 1e-6
 )
 RETURNING id

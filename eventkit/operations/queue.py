@@ -341,7 +341,8 @@ class Configure(Operation[None], frozen=True):
             yield from _settle((yield from _hold_history(self.queue, bool(self.changes["history"]))))
         regroups = not _OF_GROUPS.isdisjoint(self.changes)
         if regroups:
-            stored = dict(zip(SETTINGS, ((yield ReadSettings(self.queue)) or [[]])[0], strict=False)) | self.changes
+            rows = yield ReadSettings(self.queue)
+            stored = (dict(zip(SETTINGS, rows[0], strict=True)) if rows else {}) | self.changes
             limited = stored.get("group_max_running") is not None or stored.get("group_rate") is not None
             yield from _share(self.queue, limited or bool(stored.get("fair")))
         yield step("HoldSettings", queue=self.queue)

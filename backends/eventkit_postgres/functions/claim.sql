@@ -188,6 +188,13 @@ DECLARE
         WHERE q.name = call.queue
     );
 BEGIN
+    IF grouped AND eventkit_calm(call.queue, call.now) THEN
+        RETURN QUERY SELECT * FROM eventkit_claimed_in_groups(call.queue, call.worker, call.limit, call.lease, call.token);
+        GET DIAGNOSTICS number = ROW_COUNT;
+        IF number > 0 THEN
+            RETURN;
+        END IF;
+    END IF;
     LOOP
         IF grouped IS NOT TRUE THEN
             -- At first for the common case: no limits, and no task to promote first.  The gate is read from time to time all
@@ -306,9 +313,7 @@ BEGIN
         END IF;
         passed := true;
         IF gate.grouped THEN
-            RETURN QUERY SELECT * FROM eventkit_claimed_in_groups(
-                call.queue, call.worker, call.limit, coalesce(call.lease, gate.lease), call.token, gate.max_attempts
-            );
+            RETURN QUERY SELECT * FROM eventkit_claimed_in_groups(call.queue, call.worker, call.limit, call.lease, call.token);
             GET DIAGNOSTICS number = ROW_COUNT;
             EXIT;
         END IF;

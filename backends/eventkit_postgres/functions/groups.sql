@@ -53,10 +53,39 @@ AS $$
     )
 $$
 
+-- Whether a claim may begin: the queue has no limits of its own, and no task has to be promoted first, as far as a recent
+-- look shows.  eventkit_claimed has the same conditions for other queues.
+CREATE OR REPLACE FUNCTION eventkit_calm(queue text, now timestamptz) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    mark timestamptz := (
+        SELECT min(l.wake_at) FROM eventkit_low_water AS l
+        WHERE l.queue = $1 AND l.raise_at > $2 AND l.wake_at <= $2
+    );
+BEGIN
+    RETURN mark IS NOT NULL AND NOT EXISTS (
+        SELECT FROM eventkit_task AS t
+        WHERE t.queue = $1 AND t.state = 'scheduled' AND t.wake_at <= $2 AND t.wake_at >= mark
+        UNION ALL
+        SELECT FROM eventkit_task AS t
+        WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at <= $2 AND t.wake_at >= mark
+        UNION ALL
+        SELECT FROM eventkit_task AS t
+        WHERE t.queue = $1 AND t.state = (SELECT 'ready'::text) AND t.wake_at <= $2 AND t.wake_at >= mark
+        UNION ALL
+        SELECT FROM eventkit_queue AS q
+        WHERE q.name = $1 AND (q.paused OR q.rate IS NOT NULL OR q.max_running IS NOT NULL)
+        UNION ALL
+        SELECT FROM eventkit_cluster_limit AS l WHERE l.queue = $1
+    );
+END
+$$
+
 -- Lease up to so many tasks of a queue that is ordered or limits its groups, and set aside those that have to wait, more
 -- each time, to find others.  The caller has promoted due tasks.
 CREATE OR REPLACE FUNCTION eventkit_claimed_in_groups(
-    queue text, worker text, "limit" bigint, lease bigint, proof bigint, default_attempts bigint
+    queue text, worker text, "limit" bigint, lease bigint, proof bigint
 ) RETURNS TABLE (
     id bigint, queue_name text, payload text, key text, headers text, priority integer, attempt integer,
     max_attempts bigint, run_ms bigint, enqueued_ms bigint, expires_ms bigint, lease_expires_ms bigint, token bigint,
@@ -70,6 +99,7 @@ DECLARE
     queue text := $1;
     worker text := $2;
     remaining bigint := $3;
+    lease bigint;
     token bigint := $5;
     now timestamptz;
     settings eventkit_queue;
@@ -86,6 +116,7 @@ BEGIN
         USING ERRCODE = 'feature_not_supported';
     END IF;
     SELECT q.* INTO settings FROM eventkit_queue AS q WHERE q.name = call.queue;
+    lease := coalesce($4, settings.lease, 300000);
     FOR round IN 0..7 LOOP
         now := date_trunc('milliseconds', clock_timestamp());
         drawn := CASE WHEN round = 0 THEN remaining ELSE least(greatest(remaining, 256), remaining << 2 * round) END;
@@ -172,7 +203,8 @@ BEGIN
                     settings.group_max_running IS NULL
                     OR d.number <= settings.group_max_running - (
                         SELECT count(*) FROM eventkit_task AS b
-                        WHERE b.queue = call.queue AND b.group_key = d.group_key AND b.state = 'leased' AND b.wake_at > call.now
+                        WHERE b.queue = call.queue AND b.group_key = d.group_key AND b.state = 'leased'
+                            AND (b.wake_at > call.now) IS TRUE
                     )
                 )
                 AND (
@@ -193,7 +225,7 @@ BEGIN
             UPDATE eventkit_task AS t
             SET
                 state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token, held = NULL,
-                claimed_at = call.now, wake_at = call.now + $4 * interval '1 ms'
+                claimed_at = call.now, wake_at = call.now + call.lease * interval '1 ms'
             WHERE t.id = ANY (ARRAY(SELECT l.id FROM locked AS l))
             RETURNING t.*
         ),
@@ -217,8 +249,8 @@ BEGIN
                 until = greatest(r.until, call.now) + (excluded.until - call.now)
         )
         SELECT
-            t.id, t.queue, t.payload::text, t.key, t.headers::text, t.priority, t.attempt, coalesce(t.max_attempts, $6),
-            eventkit_ms(t.run_at), eventkit_ms(t.enqueued_at), eventkit_ms(t.expires_at), eventkit_ms(t.wake_at), t.token, $4,
+            t.id, t.queue, t.payload::text, t.key, t.headers::text, t.priority, t.attempt, coalesce(t.max_attempts, settings.max_attempts, 3),
+            eventkit_ms(t.run_at), eventkit_ms(t.enqueued_at), eventkit_ms(t.expires_at), eventkit_ms(t.wake_at), t.token, call.lease,
             t.lapsed, t.group_key, t.turn
         FROM leased AS t;
         GET DIAGNOSTICS number = ROW_COUNT;

@@ -13,7 +13,7 @@ The statements are in ``schema_0003.sql`` of each backend.  What the columns do 
 * ``eventkit_task.turn`` is the place of a task in the order of a fair queue, in nanoseconds of virtual time.
 * ``eventkit_task.held`` marks a scheduled task that waits for its group: the end of another task of the group makes it
   ready.  Two triggers on the table do that, for tasks whose ``blocks`` says that others wait for them.  Before the
-  column goes, all held tasks become ready.
+  column goes, all held tasks become due.
 * ``eventkit_group_rate`` has the bucket of each group of a queue with ``group_rate``: the tokens that tasks have taken,
   and those that tasks which are put off have *reserved*; it is full again at *until*.
 """
