@@ -151,7 +151,7 @@ def objects(scheme: str) -> list[str]:
     for statement in recorder.statements:
         if found := _MADE.match(statement):
             made.append(found[1])
-        elif found := _DROPPED.match(statement):
+        elif (found := _DROPPED.match(statement)) and found[1] in made:  # Queues make triggers, too.
             made.remove(found[1])
     return made
 
