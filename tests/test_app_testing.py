@@ -138,7 +138,7 @@ def test_what_a_function_raises_is_raised(
 
 @proves("A8", "S13")
 def test_a_drain_handles_the_events_of_a_group(app: Any, kit: Any, drained: Any) -> None:
-    """A failed event goes to the stream of dead events, or stops its partition; an error that is raised saves nothing."""
+    """A failed event goes to the stream of dead events, or stops its partition; a raised error saves nothing."""
     seen: list[int] = []
 
     @app.subscriber("orders", group="billing", max_attempts=2)
