@@ -136,6 +136,33 @@ def test_what_a_function_raises_is_raised(
     assert kit.stream("orders").offset("search") == 0
 
 
+@proves("A8", "S13")
+def test_a_drain_handles_the_events_of_a_group(app: Any, kit: Any, drained: Any) -> None:
+    """A failed event goes to the stream of dead events, or stops its partition; a raised error saves nothing."""
+    seen: list[int] = []
+
+    @app.subscriber("orders", group="billing", max_attempts=2)
+    def bill(event: Event[int]) -> None:
+        seen.append(event.payload)
+        if event.payload == 2:
+            raise IndexError(event.payload)
+
+    @app.subscriber("orders", group="shipping", max_attempts=1, then="stop")
+    def ship(event: Event[int]) -> None:
+        raise KeyError(event.payload)
+
+    for number in (1, 2, 3):
+        kit.stream("orders").publish(number, key="one")
+    with pytest.raises(IndexError):
+        drained()
+    assert kit.stream("orders.dead").head() == 0
+    assert len(drained(raising=False)) == 3
+    assert seen == [1, 2, 2, 2, 3]
+    assert [event.payload for event in kit.stream("orders.dead").read()] == [2]
+    billing, shipping = kit.stream("orders").groups()
+    assert (billing.lag, [one.state for one in shipping.partitions].count("stopped")) == (0, 1)
+
+
 @proves("A8")
 def test_a_drain_runs_in_no_database_by_accident(kit: Any, flavour: str, loop: Any, url: str) -> None:
     bare = unwrapped(kit)
