@@ -79,7 +79,7 @@ def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
 command, url, *to = sys.argv[1:]
-for left in itertools.count(1, 12):
+for left in itertools.count(1, 16):
     child = os.fork()
     if child == 0:
         getattr(eventkit_migrations, command)(url.replace("shop", f"shop{left}"), *to)
@@ -92,12 +92,12 @@ for left in itertools.count(1, 12):
 
 
 def killed(*arguments: str) -> range:
-    """Kill the command on one place after the other, twelve statements later each time; return where it ended."""
+    """Kill the command on one place after the other, sixteen statements later each time; return where it ended."""
     output = python(MORTAL, *arguments).communicate()[0]
     *deaths, last = [int(status) for status in output.split()]
     assert last == 0
     assert set(deaths) == {signal.SIGKILL}
-    return range(1, 1 + 12 * len(deaths), 12)
+    return range(1, 1 + 16 * len(deaths), 16)
 
 
 @DRIVERS
@@ -119,10 +119,10 @@ def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
 def test_a_killed_downgrade_leaves_everything(url: str) -> None:
     """Killed after one of its statements, a downgrade has dropped nothing."""
     eventkit_migrations.upgrade(url)
-    for n in range(1, 302, 12):
+    for n in range(1, 402, 16):
         eventkit_migrations.upgrade(place(url, f"shop{n}"))
     deaths = killed("downgrade", url, "base")
-    assert 5 < deaths[-1] < 301
+    assert 5 < deaths[-1] < 401
     for death in deaths:
         struck = place(url, f"shop{death}")
         assert schema(struck) == schema(url)
