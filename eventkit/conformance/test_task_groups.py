@@ -372,6 +372,7 @@ def test_what_waits_for_its_rate_costs_nothing(kit: EventKit) -> None:
 @proves("Q24", "Q25")
 def test_settings_of_groups_are_checked(kit: EventKit) -> None:
     queue = kit.queue("jobs")
+    wrong: Any
     for wrong, error in (
         ({"on_dead": "wait"}, ValueError),
         ({"group_max_running": 0}, ValueError),
@@ -413,7 +414,8 @@ def test_any_history_of_groups(kit: EventKit, ordered: bool) -> None:
     """After any calls, a claim returns what the groups allow, no less and no more."""
     for seed in range(6):
         chance, queue, model = random.Random(seed), kit.queue(f"jobs {seed}"), _Model(ordered, 2)
-        queue.configure(**({"ordered": True} if ordered else {"group_max_running": 2}), max_attempts=2, lease=86_400)
+        settings: dict[str, Any] = {"ordered": True} if ordered else {"group_max_running": 2}
+        queue.configure(**settings, max_attempts=2, lease=86_400)
         held: list[Task[Any]] = []
         for _ in range(80):
             match chance.choice(["add", "add", "claim", "claim", "end", "end", "end", "cancel", "wait", "requeue"]):
