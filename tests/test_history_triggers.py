@@ -29,8 +29,8 @@ def url(request: pytest.FixtureRequest, places: Places) -> str:
 
 
 def triggers(url: str) -> Any:
-    """Return the number of triggers beside the one for keys."""
-    return run_sql(url, TRIGGERS["sqlite" if url.startswith("sqlite") else "postgres"])[0][0] - 1
+    """Return the number of triggers beside those for keys and groups."""
+    return run_sql(url, TRIGGERS["sqlite" if url.startswith("sqlite") else "postgres"])[0][0] - 3
 
 
 def switch(kit: EventKit, name: str, chance: random.Random) -> None:

@@ -65,12 +65,12 @@ def view(kit: Any, loop: Loop | None) -> Iterator[Any]:
         yield Blocking(kit.async_(), other)
 
 
-@proves("G1", "H3", "H5", "H6", "O1", "O2")
+@proves("G1", "H3", "H5", "H6", "O1", "O2", "S16")
 def test_every_method_answers_in_each_flavour(kit: EventKit, connect: Any, url: str) -> None:
     _use_everything(connect(url))
 
 
-@proves("G16", "H3", "H5", "H6", "O1", "O2")
+@proves("G16", "H3", "H5", "H6", "O1", "O2", "S16")
 def test_every_method_answers_in_a_view(kit: EventKit, view: Any) -> None:
     """A view is closed without its kit."""
     _use_everything(view)
@@ -179,6 +179,16 @@ def _use_streams(stream: Any) -> None:
     assert [consumer.name for consumer in stream.consumers()] == ["consumer"]
     assert stream.offset_at(datetime.now(UTC) - timedelta(hours=1)) < first
     assert [stream.remove_consumer("consumer") for _ in range(2)] == [True, False]
+    with stream.join("group") as member:
+        event = next(member)
+        member.save(event)
+        assert event.offset == first
+    assert stream.pause_group("group")
+    assert [(group.name, group.paused, group.lag) for group in stream.groups()] == [("group", True, 1)]
+    assert stream.resume_group("group")
+    assert stream.reset_group("group", "latest")
+    assert stream.drain_group("group", timeout=0)
+    assert [stream.remove_group("group") for _ in range(2)] == [True, False]
     stream.configure(keep=60)
     assert stream.settings().keep == 60
     assert stream.prune(keep_count=1, keep_unconsumed=False) == 1

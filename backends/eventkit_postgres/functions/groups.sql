@@ -211,15 +211,13 @@ BEGIN
                     settings.group_rate IS NULL
                     OR d.number <= eventkit_group_tokens(settings.group_rate, r.tokens, r.refilled_at, call.now) + 1e-6
                 )
-            ORDER BY d.place
-            LIMIT call.remaining
         ),
         locked AS MATERIALIZED (
-            SELECT t.id FROM eventkit_task AS t
-            WHERE
-                t.id = ANY (ARRAY(SELECT p.id FROM permitted AS p)) AND (t.state = 'ready' OR t.held IS NOT NULL)
-                AND (t.expires_at IS NULL OR t.expires_at > call.now)
-            FOR UPDATE SKIP LOCKED
+            SELECT t.id FROM permitted AS p JOIN eventkit_task AS t ON t.id = p.id
+            WHERE (t.state = 'ready' OR t.held IS NOT NULL) AND (t.expires_at IS NULL OR t.expires_at > call.now)
+            ORDER BY p.place
+            LIMIT call.remaining
+            FOR UPDATE OF t SKIP LOCKED
         ),
         leased AS (
             UPDATE eventkit_task AS t
