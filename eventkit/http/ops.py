@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from time import monotonic
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 from zoneinfo import available_timezones
 
 import msgspec
@@ -158,9 +158,9 @@ _SECURITY = {
 }
 
 
-def _one_of(*names: str) -> dict[str, Any]:
-    """Return the condition that at least one field is there and not null."""
-    return {"anyOf": [{"required": [name], "properties": {name: {"type": "number"}}} for name in names]}
+def _given(names: tuple[str, str], how: Literal["anyOf", "oneOf"]) -> dict[str, Any]:
+    """Return the condition that at least one field, or exactly one, is there and not null."""
+    return {how: [{"required": [name], "properties": {name: {"type": "number"}}} for name in names]}
 
 
 _TIMEOUT = {"dependentRequired": {"timeout_ms": ["callback_url"]}}
@@ -172,8 +172,9 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "FollowingTask": _DUE,
     "ScheduleInput": _TIMEOUT,
     "ScheduleChanges": _TIMEOUT,
-    "Pruning": _one_of("older_than_s", "keep_count"),
-    "ChannelPruning": _one_of("older_than_s", "keep_count"),
+    "Pruning": _given(("older_than_s", "keep_count"), "anyOf"),
+    "ChannelPruning": _given(("older_than_s", "keep_count"), "anyOf"),
+    "Place": _given(("offset", "at_ms"), "oneOf"),
 }
 """The conditions of types on several of their fields."""
 
