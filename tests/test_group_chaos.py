@@ -44,18 +44,17 @@ def run(kit: EventKit, url: str, events: int, keys: int, members: int, kills: in
     numbers = dict.fromkeys(range(keys), 0)
     running = [start(url, seed) for seed in range(members)]
     deadline, seed, killed = time.monotonic() + seconds, members, 0
+    sent = before = 0
     try:
-        sent = 0
-        while sent < events:
-            batch = []
-            for _ in range(min(2000, events - sent)):
-                key = chance.randrange(keys)
-                numbers[key] += 1
-                batch.append(NewEvent(numbers[key], key=f"key {key}"))
-            stream.publish_many(batch)
-            sent += len(batch)
-        before = 0
-        while not stream.drain_group("workers", timeout=0.2):
+        while not (killed and stream.drain_group("workers", timeout=0.2)):
+            while sent < events:
+                batch = []
+                for _ in range(min(2000, events - sent)):
+                    key = chance.randrange(keys)
+                    numbers[key] += 1
+                    batch.append(NewEvent(numbers[key], key=f"key {key}"))
+                stream.publish_many(batch)
+                sent += len(batch)
             assert time.monotonic() < deadline, stream.groups()
             [(now,)] = effects(kit, "SELECT max(id) FROM effect")
             if (now or 0) - before < events // kills:
