@@ -55,6 +55,8 @@ class Gate(NamedTuple):
     """True if the queue is ordered or limits its groups."""
     paced: bool = False
     """True if its groups have a rate."""
+    limited: bool = False
+    """True if its groups have a rate or a maximum."""
 
     def tokens_now(self) -> float | None:
         """Return the tokens in the bucket by now; None without a rate."""
@@ -148,9 +150,10 @@ class Take(Procedure[Rows], frozen=True):
     def _in_groups(self, gate: Gate, most: int, lease: int) -> Plan[Rows]:
         """Lease tasks, and set aside those that have to wait for their group, more each time, to find others."""
         leased: Rows = []
+        lease_step = "LeaseInGroups" if gate.limited else "LeaseInOrder"
         for draw in range(_DRAWS):
             leased += yield step(
-                "LeaseInGroups",
+                lease_step,
                 queue=self.queue,
                 worker=self.worker,
                 limit=most - len(leased),
