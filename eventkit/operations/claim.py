@@ -150,17 +150,27 @@ class Take(Procedure[Rows], frozen=True):
     def _in_groups(self, gate: Gate, most: int, lease: int) -> Plan[Rows]:
         """Lease tasks, and set aside those that have to wait for their group, more each time, to find others."""
         leased: Rows = []
-        lease_step = "LeaseInGroups" if gate.limited else "LeaseInOrder"
         for draw in range(_DRAWS):
-            leased += yield step(
-                lease_step,
-                queue=self.queue,
-                worker=self.worker,
-                limit=most - len(leased),
-                lease=lease,
-                token=self.token,
-                max_attempts=gate.max_attempts,
-            )
+            if gate.limited:
+                leased += yield step(
+                    "LeaseInGroups",
+                    queue=self.queue,
+                    worker=self.worker,
+                    limit=most - len(leased),
+                    lease=lease,
+                    token=self.token,
+                    max_attempts=gate.max_attempts,
+                )
+            else:
+                leased += yield step(
+                    "LeaseInOrder",
+                    queue=self.queue,
+                    worker=self.worker,
+                    limit=most - len(leased),
+                    lease=lease,
+                    token=self.token,
+                    max_attempts=gate.max_attempts,
+                )
             left = most - len(leased)
             if not left:
                 break
