@@ -178,7 +178,8 @@ BEGIN
         INTO ids, groups, others
         FROM numbered;
         EXIT WHEN ids IS NULL AND others IS NULL;
-        -- From here on in a later snapshot than that of the transactions which had the locks before.
+        -- From here on in a later snapshot than that of the transactions which had the locks before.  A group's first task is
+        -- found by a comparison of rows, because the planner would search for the least id in the index of ids.
         RETURN QUERY
         WITH
         tickets AS MATERIALIZED (
@@ -189,8 +190,24 @@ BEGIN
             SELECT
                 CASE
                     WHEN settings.ordered AND d.group_key <> '' THEN least(
-                        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'scheduled'),
-                        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'ready')
+                        (
+                            SELECT CASE WHEN (w.queue, w.group_key, w.state) = (call.queue, d.group_key, 'scheduled') THEN w.id END
+                            FROM (
+                                SELECT t.queue, t.group_key, t.state, t.id FROM eventkit_task AS t
+                                WHERE t.group_key IS NOT NULL AND (t.queue, t.group_key, t.state) >= (call.queue, d.group_key, 'scheduled')
+                                ORDER BY t.queue, t.group_key, t.state, t.id
+                                LIMIT 1
+                            ) AS w
+                        ),
+                        (
+                            SELECT CASE WHEN (w.queue, w.group_key, w.state) = (call.queue, d.group_key, 'ready') THEN w.id END
+                            FROM (
+                                SELECT t.queue, t.group_key, t.state, t.id FROM eventkit_task AS t
+                                WHERE t.group_key IS NOT NULL AND (t.queue, t.group_key, t.state) >= (call.queue, d.group_key, 'ready')
+                                ORDER BY t.queue, t.group_key, t.state, t.id
+                                LIMIT 1
+                            ) AS w
+                        )
                     )
                     ELSE d.id
                 END AS id,
@@ -295,10 +312,13 @@ BEGIN
                     SELECT t.id, t.blocks, t.state FROM eventkit_task AS t
                     WHERE
                         t.id = (
-                            SELECT w.id FROM eventkit_task AS w
-                            WHERE w.queue = call.queue AND w.group_key = d.group_key AND w.state = 'scheduled'
-                            ORDER BY w.id
-                            LIMIT 1
+                            SELECT CASE WHEN (w.queue, w.group_key, w.state) = (call.queue, d.group_key, 'scheduled') THEN w.id END
+                            FROM (
+                                SELECT t.queue, t.group_key, t.state, t.id FROM eventkit_task AS t
+                                WHERE t.group_key IS NOT NULL AND (t.queue, t.group_key, t.state) >= (call.queue, d.group_key, 'scheduled')
+                                ORDER BY t.queue, t.group_key, t.state, t.id
+                                LIMIT 1
+                            ) AS w
                         )
                         AND t.state = 'scheduled' AND t.held IS NULL AND t.id < d.first
                     FOR NO KEY UPDATE SKIP LOCKED
