@@ -51,6 +51,25 @@ def test_a_claim_that_was_planned_for_an_empty_queue_suits_a_full_one(postgres_u
     assert max(looks(explained["Plan"]), default=0) <= 100
 
 
+@proves("Q24")
+def test_an_ordered_claim_reads_few_tasks_of_a_table_that_was_never_analyzed(postgres_url: str) -> None:
+    """The first task of a group is found in the index of groups, not among all ids."""
+    [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
+    with eventkit.connect(postgres_url) as kit, kit.transaction() as setup:
+        setup.execute(f"ALTER TABLE {schema}.eventkit_task SET (autovacuum_enabled = off)")
+    with eventkit.connect(postgres_url) as kit:
+        queue = kit.queue("jobs")
+        queue.configure(ordered=True)
+        queue.enqueue_many([NewTask(n, group=f"group {n % 1000}") for n in range(CROWD)])
+        with kit.transaction() as tx:
+            assert len(queue.claim("worker", 32, tx=tx)) == 32
+            [(read,)] = tx.execute(
+                "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+                f" WHERE schemaname = '{schema}' AND relname = 'eventkit_task'"
+            ).fetchall()
+    assert read < CROWD
+
+
 def test_a_worker_that_slept_claims_at_once(postgres_url: str) -> None:
     """The next claim refreshes where ready tasks begin; a sleeper that woke does so first."""
     [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]

@@ -59,6 +59,7 @@ IN_FUNCTIONS = {
         "HoldBack",
         "Lease",
         "LeaseInGroups",
+        "LeaseInOrder",
         "MarkDead",
         "MarkDone",
         "Postpone",

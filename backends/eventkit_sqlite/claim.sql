@@ -25,7 +25,7 @@ SELECT
         WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= now
     ),
     now,
-    :with_groups AS with_groups, q.group_rate IS NOT NULL
+    :with_groups AS with_groups, q.group_rate IS NOT NULL, coalesce(q.group_max_running, q.group_rate) IS NOT NULL
 FROM (SELECT :now AS now) LEFT JOIN eventkit_queue AS q ON q.name = :queue
 
 -- step: UpdateDue
@@ -62,7 +62,11 @@ RETURNING id, state
     CASE
         WHEN EXISTS (
             SELECT 1 FROM eventkit_queue
-            WHERE name = :queue AND (paused OR rate IS NOT NULL OR max_running IS NOT NULL OR :with_groups)
+            WHERE
+                name = :queue AND (
+                    paused OR rate IS NOT NULL OR max_running IS NOT NULL
+                    OR group_max_running IS NOT NULL OR group_rate IS NOT NULL OR ordered AND (fair OR :limit > 1)
+                )
         ) OR EXISTS (
             SELECT 1 FROM eventkit_cluster_limit WHERE queue = :queue
         ) OR EXISTS (
@@ -73,6 +77,7 @@ RETURNING id, state
         ELSE :limit
     END
 
+-- In an ordered queue it takes one task at most, and only if that is the first of its group.
 -- name: TakeFirst
 UPDATE eventkit_task
 SET
@@ -84,6 +89,17 @@ WHERE id IN (
         WHERE queue = :queue AND state = 'ready'
         ORDER BY priority DESC, run_at, id
         LIMIT iif(:is_fair, 0, :free)
+    ) AS t
+    WHERE (SELECT ordered FROM eventkit_queue WHERE name = :queue) IS NOT 1 OR EXISTS (
+        SELECT 1
+        FROM eventkit_task AS d JOIN eventkit_queue AS q ON q.name = :queue
+        WHERE
+            d.id = t.id AND (
+                NOT :in_order OR NOT :busy AND :stopped IS NOT 1 AND NOT EXISTS (
+                    SELECT 1 FROM eventkit_task
+                    WHERE queue = :queue AND group_key = d.group_key AND state IN ('ready', 'scheduled') AND id < d.id
+                )
+            )
     )
     UNION ALL
     SELECT id FROM (

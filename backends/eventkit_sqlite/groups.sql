@@ -52,21 +52,36 @@ coalesce(
     max(1.0, q.group_rate)
 )
 
--- step: LeaseInGroups
-UPDATE eventkit_task
-SET
+-- The ticket itself is ready.
+-- part: first
+min(
+    (SELECT min(id) FROM eventkit_task WHERE queue = :queue AND group_key = d.group_key AND state = 'ready'),
+    coalesce((SELECT min(id) FROM eventkit_task WHERE queue = :queue AND group_key = d.group_key AND state = 'scheduled'), d.id)
+)
+
+-- part: lease_them
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
     claimed_at = :now, wake_at = :now + :lease, held = NULL
+
+-- Without limits, all tickets of a group stand for its first task.
+-- step: LeaseInOrder
+UPDATE eventkit_task
+SET :lease_them
 WHERE
     id IN (
-        SELECT CASE WHEN :in_order THEN (
-            SELECT min(id)
-            FROM (
-                SELECT min(id) AS id FROM eventkit_task WHERE queue = :queue AND group_key = d.group_key AND state = 'scheduled'
-                UNION ALL
-                SELECT min(id) FROM eventkit_task WHERE queue = :queue AND group_key = d.group_key AND state = 'ready'
-            )
-        ) ELSE d.id END
+        SELECT iif(:in_order, :first, d.id)
+        FROM (:drawn) AS d JOIN eventkit_queue AS q ON q.name = :queue
+        WHERE NOT :in_order OR NOT :busy AND :stopped IS NOT 1
+    )
+    AND (state = 'ready' OR held IS NOT NULL) AND (expires_at IS NULL OR expires_at > :now)
+RETURNING :leased
+
+-- step: LeaseInGroups
+UPDATE eventkit_task
+SET :lease_them
+WHERE
+    id IN (
+        SELECT iif(:in_order, :first, d.id)
         FROM
             (
                 SELECT *, row_number() OVER (PARTITION BY group_key ORDER BY priority DESC, place, id) AS number

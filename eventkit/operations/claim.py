@@ -55,6 +55,8 @@ class Gate(NamedTuple):
     """True if the queue is ordered or limits its groups."""
     paced: bool = False
     """True if its groups have a rate."""
+    limited: bool = False
+    """True if its groups have a rate or a maximum."""
 
     def tokens_now(self) -> float | None:
         """Return the tokens in the bucket by now; None without a rate."""
@@ -149,15 +151,26 @@ class Take(Procedure[Rows], frozen=True):
         """Lease tasks, and set aside those that have to wait for their group, more each time, to find others."""
         leased: Rows = []
         for draw in range(_DRAWS):
-            leased += yield step(
-                "LeaseInGroups",
-                queue=self.queue,
-                worker=self.worker,
-                limit=most - len(leased),
-                lease=lease,
-                token=self.token,
-                max_attempts=gate.max_attempts,
-            )
+            if gate.limited:
+                leased += yield step(
+                    "LeaseInGroups",
+                    queue=self.queue,
+                    worker=self.worker,
+                    limit=most - len(leased),
+                    lease=lease,
+                    token=self.token,
+                    max_attempts=gate.max_attempts,
+                )
+            else:
+                leased += yield step(
+                    "LeaseInOrder",
+                    queue=self.queue,
+                    worker=self.worker,
+                    limit=most - len(leased),
+                    lease=lease,
+                    token=self.token,
+                    max_attempts=gate.max_attempts,
+                )
             left = most - len(leased)
             if not left:
                 break

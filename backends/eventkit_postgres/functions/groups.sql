@@ -13,8 +13,8 @@ AS $$
 $$
 
 -- Make the next held task of the group of a task that has ended a ticket.  A claim that has held a task has changed what
--- made it wait, so the end of that sees the held task.  Rows that another transaction has locked are passed over:
--- it ends them, or makes them tickets too.
+-- made it wait, so the end of that sees the held task.  Rows that another transaction has locked are passed over: it
+-- ends them, or makes them tickets too.  But it may be rolled back, so the end of the last running task waits for it.
 CREATE OR REPLACE FUNCTION eventkit_release_group() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -22,23 +22,38 @@ DECLARE
     freed record;
     woken boolean;
 BEGIN
-    UPDATE eventkit_task
-    SET
-        state = 'ready', held = NULL, blocks = true,
-        wake_at = eventkit_wakes_at(NULL, expires_at, date_trunc('milliseconds', clock_timestamp()))
-    WHERE id = (
-        SELECT t.id FROM eventkit_task AS t
-        WHERE t.queue = OLD.queue AND t.group_key = OLD.group_key AND t.held IS NOT NULL
-        ORDER BY t.priority DESC, t.turn, t.id
+    LOOP
+        UPDATE eventkit_task
+        SET
+            state = 'ready', held = NULL, blocks = true,
+            wake_at = eventkit_wakes_at(NULL, expires_at, date_trunc('milliseconds', clock_timestamp()))
+        WHERE id = (
+            SELECT t.id FROM eventkit_task AS t
+            WHERE t.queue = OLD.queue AND t.group_key = OLD.group_key AND t.held IS NOT NULL
+            ORDER BY t.priority DESC, t.turn, t.id
+            LIMIT 1
+            FOR UPDATE SKIP LOCKED
+        )
+        RETURNING priority, run_at INTO freed;
+        IF FOUND THEN
+            INSERT INTO eventkit_low_water (queue, priority, run_at) VALUES (OLD.queue, freed.priority, freed.run_at);
+            woken := eventkit_wake('task', OLD.queue);
+            RETURN NULL;
+        END IF;
+        PERFORM FROM eventkit_task AS t
+        WHERE
+            t.queue = OLD.queue AND t.group_key = OLD.group_key AND t.held IS NOT NULL
+            AND NOT EXISTS (
+                SELECT FROM eventkit_task AS r
+                WHERE r.queue = OLD.queue AND r.group_key = OLD.group_key AND r.state = 'leased' AND r.blocks
+            )
+        ORDER BY t.id
         LIMIT 1
-        FOR UPDATE SKIP LOCKED
-    )
-    RETURNING priority, run_at INTO freed;
-    IF FOUND THEN
-        INSERT INTO eventkit_low_water (queue, priority, run_at) VALUES (OLD.queue, freed.priority, freed.run_at);
-        woken := eventkit_wake('task', OLD.queue);
-    END IF;
-    RETURN NULL;
+        FOR UPDATE;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
 END
 $$
 
@@ -163,7 +178,8 @@ BEGIN
         INTO ids, groups, others
         FROM numbered;
         EXIT WHEN ids IS NULL AND others IS NULL;
-        -- From here on in a later snapshot than that of the transactions which had the locks before.
+        -- From here on in a later snapshot than that of the transactions which had the locks before.  A group's first task is
+        -- found by a comparison of rows, because the planner would search for the least id in the index of ids.
         RETURN QUERY
         WITH
         tickets AS MATERIALIZED (
@@ -174,8 +190,24 @@ BEGIN
             SELECT
                 CASE
                     WHEN settings.ordered AND d.group_key <> '' THEN least(
-                        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'scheduled'),
-                        (SELECT min(t.id) FROM eventkit_task AS t WHERE t.queue = call.queue AND t.group_key = d.group_key AND t.state = 'ready')
+                        (
+                            SELECT CASE WHEN (w.queue, w.group_key, w.state) = (call.queue, d.group_key, 'scheduled') THEN w.id END
+                            FROM (
+                                SELECT t.queue, t.group_key, t.state, t.id FROM eventkit_task AS t
+                                WHERE t.group_key IS NOT NULL AND (t.queue, t.group_key, t.state) >= (call.queue, d.group_key, 'scheduled')
+                                ORDER BY t.queue, t.group_key, t.state, t.id
+                                LIMIT 1
+                            ) AS w
+                        ),
+                        (
+                            SELECT CASE WHEN (w.queue, w.group_key, w.state) = (call.queue, d.group_key, 'ready') THEN w.id END
+                            FROM (
+                                SELECT t.queue, t.group_key, t.state, t.id FROM eventkit_task AS t
+                                WHERE t.group_key IS NOT NULL AND (t.queue, t.group_key, t.state) >= (call.queue, d.group_key, 'ready')
+                                ORDER BY t.queue, t.group_key, t.state, t.id
+                                LIMIT 1
+                            ) AS w
+                        )
                     )
                     ELSE d.id
                 END AS id,
@@ -278,10 +310,13 @@ BEGIN
                     SELECT t.id, t.blocks, t.state FROM eventkit_task AS t
                     WHERE
                         t.id = (
-                            SELECT w.id FROM eventkit_task AS w
-                            WHERE w.queue = call.queue AND w.group_key = d.group_key AND w.state = 'scheduled'
-                            ORDER BY w.id
-                            LIMIT 1
+                            SELECT CASE WHEN (w.queue, w.group_key, w.state) = (call.queue, d.group_key, 'scheduled') THEN w.id END
+                            FROM (
+                                SELECT t.queue, t.group_key, t.state, t.id FROM eventkit_task AS t
+                                WHERE t.group_key IS NOT NULL AND (t.queue, t.group_key, t.state) >= (call.queue, d.group_key, 'scheduled')
+                                ORDER BY t.queue, t.group_key, t.state, t.id
+                                LIMIT 1
+                            ) AS w
                         )
                         AND t.state = 'scheduled' AND t.held IS NULL AND t.id < d.first
                     FOR NO KEY UPDATE SKIP LOCKED
