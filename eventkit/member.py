@@ -210,6 +210,9 @@ class Membership(Feed[Event[Any]]):
 
     def _idle(self, after: int) -> Plan[None]:
         """Save, and wait for an event, a change of the group, or a parked event that is due."""
+        self.partitions.again_at = 0.0
+        if self.partitions.due <= monotonic():
+            return
         position = self._position
         proof = (position.event, position.created) if position is not None else (0, 0)
         ahead = operations.MemberAhead(self._stream, self._group, self._generation, after, *proof)
@@ -389,7 +392,7 @@ def drained(stream: str, group: str, seconds: float | None) -> Plan[bool]:
     probe = operations.DrainAhead(stream, group, head)
     while not (done := (yield probe).ready) and (yield Sleep(probe, until)):
         pass
-    return bool(done)
+    return done and (yield operations.ReadGeneration(stream, group)) is not None
 
 
 def reset(stream: str, group: str, origin: Operation[Any] | int) -> Plan[bool]:

@@ -70,6 +70,9 @@ class Partitions:
         self._lines: dict[str | int, deque[Parked]] = {}
         """The parked events, by what they wait for, in order."""
         self._due: list[tuple[float, int, Parked]] = []
+        self._began = 0.0
+        self.again_at = 0.0
+        """The time before which no parked events are handed out, so that they take half of the time of a busy member."""
         self._unwritten: dict[int, Parked] = {}
         self._rest: list[Event[Any]] = []
         """The events that were read, while parked ones are handed out."""
@@ -81,7 +84,7 @@ class Partitions:
     @property
     def due(self) -> float:
         """The time at which a parked event can be handed out again."""
-        return self._due[0][0] if self._due else float("inf")
+        return max(self._due[0][0], self.again_at) if self._due else float("inf")
 
     def reads(self) -> dict[int, int]:
         """Return the partitions to read, each with the offset after which to read it."""
@@ -89,11 +92,14 @@ class Partitions:
             part.full = part.full and part.parked >= self.bound
         return {number: part.read for number, part in self.held.items() if not (part.full or part.stopped)}
 
-    def add(self, reads: Iterable[int], events: list[Event[Any]], last: int, *, own: bool) -> None:
+    def add(self, reads: Mapping[int, int], events: list[Event[Any]], last: int, *, own: bool) -> None:
         """Take a block of events, which has all of these partitions up to *last*, and nothing else if it is *own*."""
-        for number in reads:
+        for number, after in reads.items():
             part = self.held[number]
-            part.read = max(part.read, last)
+            if part.read < after:
+                own = False  # It has to be read again from there, since the block was asked for.
+            else:
+                part.read = max(part.read, last)
         self.items.extend(events if own and not self._lines else self._admitted(events))
 
     def _admitted(self, events: Iterable[Event[Any]]) -> list[Event[Any]]:
@@ -180,15 +186,16 @@ class Partitions:
 
     def begin_again(self, events: list[Event[Any]]) -> None:
         """Hand out parked events before all others."""
-        self.retrying = True
+        self.retrying, self._began = True, monotonic()
         self._rest = list(self.items)
-        _keep(self.items, events)
+        _keep(self.items, [event for event in events if event.offset in self.again])
 
     def end_again(self) -> None:
         """Go on with the others.  A parked event that was pruned was not found, and is dropped."""
         self.finish(None)
         _keep(self.items, self._rest)
         self._rest, self.retrying = [], False
+        self.again_at = 2 * monotonic() - self._began
 
     def finish(self, in_progress: Event[Any] | None) -> None:
         """Forget parked events that were handed out and handled; those that follow them are due now."""
