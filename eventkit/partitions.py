@@ -72,7 +72,7 @@ class Partitions:
         self._due: list[tuple[float, int, Parked]] = []
         self._began = 0.0
         self.again_at = 0.0
-        """The time before which no parked events are handed out, so that they take half of the time of a busy member."""
+        """The time before which no parked events are handed out: they take half of the time of a busy member."""
         self._unwritten: dict[int, Parked] = {}
         self._rest: list[Event[Any]] = []
         """The events that were read, while parked ones are handed out."""
@@ -92,14 +92,11 @@ class Partitions:
             part.full = part.full and part.parked >= self.bound
         return {number: part.read for number, part in self.held.items() if not (part.full or part.stopped)}
 
-    def add(self, reads: Mapping[int, int], events: list[Event[Any]], last: int, *, own: bool) -> None:
+    def add(self, reads: Iterable[int], events: list[Event[Any]], last: int, *, own: bool) -> None:
         """Take a block of events, which has all of these partitions up to *last*, and nothing else if it is *own*."""
-        for number, after in reads.items():
+        for number in reads:
             part = self.held[number]
-            if part.read < after:
-                own = False  # It has to be read again from there, since the block was asked for.
-            else:
-                part.read = max(part.read, last)
+            part.read = max(part.read, last)
         self.items.extend(events if own and not self._lines else self._admitted(events))
 
     def _admitted(self, events: Iterable[Event[Any]]) -> list[Event[Any]]:
@@ -188,7 +185,7 @@ class Partitions:
         """Hand out parked events before all others."""
         self.retrying, self._began = True, monotonic()
         self._rest = list(self.items)
-        _keep(self.items, [event for event in events if event.offset in self.again])
+        _keep(self.items, events)
 
     def end_again(self) -> None:
         """Go on with the others.  A parked event that was pruned was not found, and is dropped."""

@@ -356,6 +356,21 @@ def test_an_event_that_fails_at_once_and_always_holds_only_its_key(kit: EventKit
     assert attempts > 1
 
 
+@proves("S13", "S14")
+def test_an_event_that_counts_as_handled_is_not_retried(kit: EventKit) -> None:
+    """Its position may be saved: a partition that stopped there, and moved, would lose it."""
+    publish(kit, 1, 1)
+    with join(kit) as member:
+        [event] = take(member, 1)
+        assert no_more(member)
+        for refused in (member.retry, member.hold):
+            with pytest.raises(ValueError, match="in progress"):
+                refused(event)
+        member.save(event)
+        assert [(one.lag, one.parked) for one in kit.stream("orders").groups()] == [(0, 0)]
+        assert {one.state for one in only(kit).partitions} == {"open"}
+
+
 @proves("S13")
 @one_flavour
 def test_an_event_without_a_key_holds_nothing(kit: EventKit) -> None:
