@@ -147,9 +147,9 @@ def test_tasks_of_a_batch_keep_to_the_bound_and_to_keys(kit: Any) -> None:
         0,
         "q",
         [
-            ("1", None, 5, None, None, None, None, None, None),
-            ("2", None, 0, None, "k", None, None, None, None),
-            ("3", None, 0, 7, None, 50_000, None, None, None),
+            ("1", None, 5, None, None, None, None, None, None, None),
+            ("2", None, 0, None, "k", None, None, None, None, None),
+            ("3", None, 0, 7, None, 50_000, None, None, None, None),
         ],
     )
     assert run(write(1, [1], 0, late=[later], queue="q", number=3))
