@@ -210,6 +210,9 @@ class Membership(Feed[Event[Any]]):
 
     def _idle(self, after: int) -> Plan[None]:
         """Save, and wait for an event, a change of the group, or a parked event that is due."""
+        self.partitions.again_at = 0.0
+        if self.partitions.due <= monotonic():
+            return
         position = self._position
         proof = (position.event, position.created) if position is not None else (0, 0)
         ahead = operations.MemberAhead(self._stream, self._group, self._generation, after, *proof)
@@ -288,9 +291,9 @@ class Membership(Feed[Event[Any]]):
             self.partitions.done.clear()
             self.partitions.saved(dict(saving.positions))
 
-    def _reached(self, event: Event[Any]) -> dict[int, int]:
-        """Return the partition of the event in progress, and its position after the event."""
-        if event is not self.current or event is self._parked:
+    def _reached(self, event: Event[Any], current: Event[Any] | None) -> dict[int, int]:
+        """Return the partition of an event, which has to be *current*, and its position after the event."""
+        if event is not current or event is self._parked:
             raise ValueError(f"event {event.offset} is not in progress: pass the one that was handed out last")
         number = self.partitions.number(event) if self.partitions.held else 0
         if number not in self.partitions.held:
@@ -299,13 +302,14 @@ class Membership(Feed[Event[Any]]):
 
     def save(self, execute: Any, event: Event[Any], tx: Any) -> Plan[None]:
         """Save the position after the event in progress, in *tx*."""
-        position, done = self._reached(event), [event.offset] if event.offset in self.partitions.again else []
+        position = self._reached(event, self.current)
+        done = [event.offset] if event.offset in self.partitions.again else []
         operation = self._operation(list(position.items()), self.partitions.rows(position), done)
         yield Call(execute, operation, tx)
 
     def retry(self, event: Event[Any], delay_ms: int | None) -> Plan[None]:
         """Park the event in progress until its next attempt."""
-        position, attempt = self._reached(event), self.attempt
+        position, attempt = self._reached(event, self._in_progress()), self.attempt
         wait = delay_after(attempt, None) if delay_ms is None else delay_ms
         [number] = position
         row = (event.offset, number, event.key, attempt, wait)
@@ -317,7 +321,7 @@ class Membership(Feed[Event[Any]]):
 
     def hold(self, event: Event[Any]) -> Plan[None]:
         """Stop the partition of the event in progress until its group is resumed."""
-        [number] = self._reached(event)
+        [number] = self._reached(event, self._in_progress())
         yield operations.StopPartition(self._stream, self._group, self._token, number)
         self._parked = event
         self.partitions.stop(event)
@@ -389,7 +393,7 @@ def drained(stream: str, group: str, seconds: float | None) -> Plan[bool]:
     probe = operations.DrainAhead(stream, group, head)
     while not (done := (yield probe).ready) and (yield Sleep(probe, until)):
         pass
-    return bool(done)
+    return done and (yield operations.ReadGeneration(stream, group)) is not None
 
 
 def reset(stream: str, group: str, origin: Operation[Any] | int) -> Plan[bool]:

@@ -70,6 +70,9 @@ class Partitions:
         self._lines: dict[str | int, deque[Parked]] = {}
         """The parked events, by what they wait for, in order."""
         self._due: list[tuple[float, int, Parked]] = []
+        self._began = 0.0
+        self.again_at = 0.0
+        """The time before which no parked events are handed out: they take half of the time of a busy member."""
         self._unwritten: dict[int, Parked] = {}
         self._rest: list[Event[Any]] = []
         """The events that were read, while parked ones are handed out."""
@@ -81,7 +84,7 @@ class Partitions:
     @property
     def due(self) -> float:
         """The time at which a parked event can be handed out again."""
-        return self._due[0][0] if self._due else float("inf")
+        return max(self._due[0][0], self.again_at) if self._due else float("inf")
 
     def reads(self) -> dict[int, int]:
         """Return the partitions to read, each with the offset after which to read it."""
@@ -180,7 +183,7 @@ class Partitions:
 
     def begin_again(self, events: list[Event[Any]]) -> None:
         """Hand out parked events before all others."""
-        self.retrying = True
+        self.retrying, self._began = True, monotonic()
         self._rest = list(self.items)
         _keep(self.items, events)
 
@@ -189,6 +192,7 @@ class Partitions:
         self.finish(None)
         _keep(self.items, self._rest)
         self._rest, self.retrying = [], False
+        self.again_at = 2 * monotonic() - self._began
 
     def finish(self, in_progress: Event[Any] | None) -> None:
         """Forget parked events that were handed out and handled; those that follow them are due now."""

@@ -12,15 +12,15 @@ from eventkit_postgres.address import parse
 from eventkit_postgres.statements import fetch, statements
 
 import eventkit
-from eventkit import EventKit, LeaseLost
+from eventkit import EventKit, LeaseLost, NewEvent
 from eventkit.conformance import proves
 from eventkit.operations import Operation, Rows
-from eventkit.operations.consumer_group import BalanceGroup, JoinGroup, SaveMember
+from eventkit.operations.consumer_group import BalanceGroup, JoinGroup, RemoveGroup, SaveMember
 from eventkit.operations.position import ReadPosition
 
 TTL = 10_000
-SAVE_STEPS, TAKE_STEPS = 2, 6
-"""The statements of a save and of a takeover, with their commits."""
+SAVE_STEPS, TAKE_STEPS, JOIN_STEPS = 2, 6, 6
+"""The statements of a save, of a takeover, and of a join, with their commits."""
 BLOCKED_S = 0.03
 """Seconds after which a statement is taken to wait for the other transaction."""
 
@@ -106,6 +106,55 @@ def test_a_save_and_a_takeover_in_every_order(kit: EventKit, emptied_url: str) -
             saving.close()
             taking.close()
     assert outcomes == {True, False}
+
+
+@proves("S11", "S16")
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_join_and_a_removal_leave_a_whole_group_or_none(kit: EventKit, emptied_url: str, exists: bool) -> None:
+    """Also if one of them runs between two statements of the other; the next member joins in any case."""
+    execute = kit._connection.execute  # type: ignore[attr-defined]
+    for round, (before, joins_first) in enumerate(itertools.product(range(JOIN_STEPS), [True, False])):
+        group = f"group {round}"
+        if exists:
+            execute(JoinGroup("orders", group, "holder", 1, TTL, False, 1, None, 0))
+        both = [
+            Stepped(emptied_url, JoinGroup("orders", group, "holder", 2, TTL, False, 1, None, 0)),
+            Stepped(emptied_url, RemoveGroup("orders", group)),
+        ]
+        first, second = both if joins_first else reversed(both)
+        try:
+            for stepped in [first] * before + [second] * JOIN_STEPS:
+                stepped.step()
+            deadline = time.monotonic() + 30
+            while not (first.done and second.done):
+                assert time.monotonic() < deadline, round
+                first.step()
+                second.step()
+        finally:
+            first.close()
+            second.close()
+        assert execute(JoinGroup("orders", group, "holder", 3, TTL, False, 1, None, 0)) == 1
+        assert [len(one.partitions) for one in kit.stream("orders").groups()] == [1]
+        assert execute(RemoveGroup("orders", group))
+
+
+def test_keys_are_read_from_the_index_alone(kit: EventKit, emptied_url: str) -> None:
+    """Only a key that is longer than its part in the index is read from the table."""
+    address = parse(emptied_url)
+    kit.stream("orders").publish_many([NewEvent({"n": n}, key=f"key {n}") for n in range(2000)])
+    with psycopg.connect(address.conninfo, autocommit=True) as driver:
+        driver.execute(f'SET search_path = "{address.schema}"'.encode())
+        driver.execute("VACUUM ANALYZE eventkit_event")
+        body = driver.execute("SELECT prosrc FROM pg_proc WHERE oid = 'eventkit_keys_after'::regproc").fetchone()
+        assert body
+        query = body[0].partition("RETURN QUERY")[2].partition(";")[0]
+        for place, value in (("$1", "'orders'"), ("$2", "1000"), ("$3", "100"), ("settled", "1000000")):
+            query = query.replace(place, value)
+        [[[explained]]] = driver.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}".encode()).fetchall()
+    plan = explained["Plan"]["Plans"][0]
+    assert (plan["Node Type"], plan["Index Name"]) == ("Index Only Scan", "eventkit_event_topic")
+    assert (plan["Actual Rows"], plan["Heap Fetches"]) == (100, 0)
+    assert [looked["Actual Loops"] for looked in plan["Plans"]] == [0]
 
 
 def _lapse(url: str) -> None:

@@ -292,6 +292,38 @@ def test_a_group_has_any_number_of_workers_in_order_for_each_key(kit: EventKit, 
         assert set(of_key) == set(range(key, 40, 4))
 
 
+@proves("J4", "S12")
+@on_both
+def test_a_worker_that_stops_hands_over_after_the_event_in_progress(kit: EventKit, url: str) -> None:
+    """The event that was handled meanwhile is not handed out again."""
+    seen: list[int] = []
+    began, ends = threading.Event(), threading.Event()
+
+    def declared() -> App:
+        app = App(url)
+
+        @app.subscriber("orders", group="billing")
+        def bill(event: Event[Order]) -> None:
+            began.set()
+            assert ends.wait(working.PATIENCE)
+            seen.append(event.payload.id)
+
+        return app
+
+    orders = kit.stream("orders")
+    for id in (0, 1):
+        orders.publish({"id": id}, key="key")
+    with working.working(declared()) as worker:
+        assert began.wait(working.PATIENCE)
+        worker.stop()
+        time.sleep(0.1)
+        ends.set()
+    assert seen == [0]
+    with working.working(declared()):
+        until(lambda: len(seen) >= 2)
+    assert seen == [0, 1]
+
+
 @proves("J4", "S16")
 def test_a_group_that_stops_holds_the_partition_until_it_is_resumed(kit: EventKit, url: str) -> None:
     """Other partitions go on, and the event is tried again afterwards."""

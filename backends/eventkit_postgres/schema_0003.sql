@@ -1,10 +1,13 @@
 -- The changes of revision 0003.  Statements are separated by blank lines.
 
--- Consumer groups.  A member reads the keys of all events from the index, and loads those of its partitions.
+-- Consumer groups.  A member reads the keys of all events from the index, and loads those of its partitions.  An index
+-- refuses long keys, and a scan of it alone needs a column, so it has a column with the beginning of the key.
+
+ALTER TABLE eventkit_event ADD COLUMN key_start text GENERATED ALWAYS AS (left(key, 200)) STORED
 
 DROP INDEX eventkit_event_topic
 
-CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id, key)
+CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id, key_start)
 
 ALTER TABLE eventkit_consumer_lease ADD COLUMN paused boolean NOT NULL DEFAULT false
 

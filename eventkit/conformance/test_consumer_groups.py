@@ -150,6 +150,24 @@ def test_a_member_loads_its_own_events_only(kit: EventKit, connect: Callable[...
 
 @proves("S11")
 @one_flavour
+def test_a_key_of_any_length_keeps_its_order(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """Keys that begin alike are different ones, also where an index has only their beginnings."""
+    draw = random.Random(1)
+    long = "".join(chr(draw.randrange(0x10000, 0x11000)) for _ in range(999))
+    keys = ["k", long[:199], long[:200], long[:201], long + "a", long + "b", *(f"key {n}" for n in range(8))]
+    events = [NewEvent(n, key=key) for n in range(10) for key in keys]
+    handled: list[tuple[int, str, int]] = []
+    members = [Working(connect(url), handled, number) for number in range(2)]
+    with working(*members):
+        eventually(lambda: [len(one.member.partitions) for one in members] == [4, 4])
+        kit.stream("orders").publish_many(events)
+        eventually(lambda: len(handled) == len(events))
+    assert in_order([(key, payload) for _, key, payload in handled])
+    assert len({(number, key) for number, key, _ in handled}) == len(keys)
+
+
+@proves("S11")
+@one_flavour
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
@@ -320,6 +338,41 @@ def test_a_failed_event_holds_only_its_key(kit: EventKit) -> None:
 
 @proves("S13")
 @one_flavour
+def test_an_event_that_fails_at_once_and_always_holds_only_its_key(kit: EventKit) -> None:
+    """Other events are handed out between its attempts, those that were read and those that come later."""
+    publish(kit, 12, 3)
+    others, attempts = list[int](), 0
+    with join(kit) as member:
+        while len(others) < 16 and attempts < 1000:
+            event = member.next(timeout=PATIENCE)
+            if event.key == "key 1":
+                attempts += 1
+                member.retry(event, delay=0)
+                continue
+            others.append(event.payload)
+            if len(others) == 8:
+                publish(kit, 12, 3)
+    assert sorted(others) == sorted(2 * [0, 2, 3, 5, 6, 8, 9, 11])
+    assert attempts > 1
+
+
+@proves("S13", "S14")
+def test_an_event_that_counts_as_handled_is_not_retried(kit: EventKit) -> None:
+    """Its position may be saved: a partition that stopped there, and moved, would lose it."""
+    publish(kit, 1, 1)
+    with join(kit) as member:
+        [event] = take(member, 1)
+        assert no_more(member)
+        for refused in (member.retry, member.hold):
+            with pytest.raises(ValueError, match="in progress"):
+                refused(event)
+        member.save(event)
+        assert [(one.lag, one.parked) for one in kit.stream("orders").groups()] == [(0, 0)]
+        assert {one.state for one in only(kit).partitions} == {"open"}
+
+
+@proves("S13")
+@one_flavour
 def test_an_event_without_a_key_holds_nothing(kit: EventKit) -> None:
     """The events after it are handed out while it waits; by default the next attempt follows in about a second."""
     kit.stream("orders").publish_many(range(5))
@@ -427,6 +480,20 @@ def test_a_group_is_paused_resumed_and_drained(kit: EventKit, connect: Callable[
     unknown = [stream.pause_group("no group"), stream.resume_group("no group"), stream.reset_group("no group", 0)]
     assert unknown == [False, False, False]
     assert not stream.drain_group("no group")
+
+
+@proves("S16")
+@one_flavour
+def test_a_group_that_was_removed_is_not_drained(kit: EventKit) -> None:
+    """Its events were not handled."""
+    publish(kit, 2, 1)
+    with join(kit) as member:
+        assert payloads(member, 1) == [0]
+    waiting = in_thread(lambda: kit.stream("orders").drain_group("workers", timeout=PATIENCE))
+    time.sleep(0.3)
+    assert not waiting.done()
+    assert kit.stream("orders").remove_group("workers")
+    assert waiting.result(PATIENCE) is False
 
 
 @proves("S16")

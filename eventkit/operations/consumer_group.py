@@ -61,11 +61,15 @@ class JoinGroup(Operation[int], frozen=True):
     def plan(self) -> Plan[int]:
         """Create the group if there is none, remove members whose lease has ended, and add this one."""
         wanted, most = self.partitions or PARTITIONS, self.max_parked or MAX_PARKED
-        if (yield step("AddGroup", topic=self.topic, group=self.group, partitions=wanted, max_parked=most)):
-            yield step("AddPartitions", topic=self.topic, group=self.group, partitions=wanted, position=self.position)
+        while True:
+            if (yield step("AddGroup", topic=self.topic, group=self.group, partitions=wanted, max_parked=most)):
+                start = self.position
+                yield step("AddPartitions", topic=self.topic, group=self.group, partitions=wanted, position=start)
+            if locked := (yield _lock(self, 1)):
+                break  # Otherwise, the group was removed in between.
+        partitions = locked[0][0]
         if self.max_parked is not None:
             yield step("BoundParked", topic=self.topic, group=self.group, max_parked=most)
-        [(partitions, *_)] = yield _lock(self, 1)
         if self.partitions not in (None, partitions):
             raise ValueError(
                 f"group {self.group!r} of stream {self.topic!r} has {partitions} partitions, not {self.partitions}: "
@@ -359,7 +363,8 @@ class RemoveGroup(Operation[bool], frozen=True):
     group: str
 
     def plan(self) -> Plan[bool]:
-        yield _lock(self, 1)
+        if not (yield _lock(self, 1)):
+            return False  # A group that is created meanwhile stays as a whole.
         yield step("DropMembers", topic=self.topic, group=self.group)
         yield step("DropPartitions", topic=self.topic, group=self.group)
         yield step("DropAllParked", topic=self.topic, group=self.group)

@@ -115,10 +115,11 @@ class Subscriptions:
     async def _take_part(self, declaration: SubscriberDeclaration, event: Event[Any], member: Any) -> None:
         """Call the function once; if it fails, park the event, and in the end skip it, or stop its partition."""
         failure = await self._attempt(declaration, event, member.attempt)
-        if failure is None:
-            return
         through = self._recovery.through
-        if not (isinstance(failure, Permanent) or member.attempt >= declaration.max_attempts):
+        if failure is None:
+            if self._stopping:  # The loop does not ask for the next event, after which this one would count as handled.
+                await through(partial(member.save, event))
+        elif not (isinstance(failure, Permanent) or member.attempt >= declaration.max_attempts):
             seconds = (pause(failure, member.attempt, declaration.backoff) or 0) / 1000
             await through(partial(member.retry, event, delay=seconds))
         elif declaration.then == "dead":

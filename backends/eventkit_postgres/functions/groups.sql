@@ -246,7 +246,9 @@ BEGIN
         ),
         locked AS MATERIALIZED (
             SELECT t.id FROM permitted AS p JOIN eventkit_task AS t ON t.id = p.id
-            WHERE (t.state = 'ready' OR t.held IS NOT NULL) AND (t.expires_at IS NULL OR t.expires_at > call.now)
+            WHERE
+                t.id = ANY (ARRAY(SELECT q.id FROM permitted AS q)) AND (t.state = 'ready' OR t.held IS NOT NULL)
+                AND (t.expires_at IS NULL OR t.expires_at > call.now)
             ORDER BY p.place
             LIMIT call.remaining
             FOR UPDATE OF t SKIP LOCKED

@@ -71,7 +71,7 @@ BEGIN
 END
 $$
 
--- The keys of events, which the index has.
+-- The keys of events, which the index has; long ones only in part.
 CREATE OR REPLACE FUNCTION eventkit_keys_after(topic text, after bigint, "limit" bigint)
 RETURNS TABLE (id bigint, key text)
 LANGUAGE plpgsql VOLATILE
@@ -80,7 +80,12 @@ DECLARE
     settled bigint := eventkit_settled('event', ARRAY[$1]);
 BEGIN
     RETURN QUERY
-    SELECT e.id, e.key
+    SELECT
+        e.id,
+        CASE
+            WHEN length(e.key_start) < 200 THEN e.key_start
+            WHEN e.key_start IS NOT NULL THEN (SELECT o.key FROM eventkit_event AS o WHERE o.id = e.id)
+        END
     FROM eventkit_event AS e
     WHERE e.topic = $1 AND e.id > $2 AND e.id <= settled
     ORDER BY e.id
