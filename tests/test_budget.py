@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-LINES = 117_500
+LINES = 117_900
 PRODUCTION_LINES = 49_400
 PRODUCTION_MODULES = 170
 PUBLIC_NAMES = 49
