@@ -1,7 +1,6 @@
 """Groups of tasks: their order, their shares and their limits (Q24, Q25)."""
 
 import random
-import time
 from collections import Counter
 from typing import Any
 
@@ -12,7 +11,7 @@ from eventkit import EventKit, NewTask, Task
 from eventkit.testing import advance
 
 from .clauses import both_flavours, proves
-from .threads import PATIENCE, SOON, asleep, in_thread, rolled_back
+from .threads import PATIENCE, SOON, asleep, rolled_back
 
 
 def _add(queue: Any, group: str | None, *payloads: Any, **options: Any) -> list[int]:
@@ -138,20 +137,6 @@ def test_an_end_that_is_rolled_back_releases_nothing(kit: EventKit) -> None:
         assert queue.ack(task, tx=tx)
     assert _claimed(queue) == []
     assert queue.ack(task)
-    assert _claimed(queue) == ["second"]
-
-
-@proves("Q24")
-def test_an_end_beside_a_cancellation_that_is_rolled_back_releases_the_task(kit: EventKit) -> None:
-    queue = _ordered(kit)
-    ids = _add(queue, "ann", "first", "second")
-    [task] = queue.claim("w", 9)
-    assert _claimed(queue) == []
-    with rolled_back(kit) as tx:
-        assert queue.cancel(ids[1], tx=tx)
-        ended = in_thread(queue.ack, task)
-        time.sleep(0.2)
-    assert ended.result(PATIENCE)
     assert _claimed(queue) == ["second"]
 
 

@@ -13,8 +13,8 @@ AS $$
 $$
 
 -- Make the next held task of the group of a task that has ended a ticket.  A claim that has held a task has changed what
--- made it wait, so the end of that sees the held task.  Rows that another transaction has locked are passed over: it
--- ends them, or makes them tickets too.  But it may be rolled back, so the end of the last running task waits for it.
+-- made it wait, so the end of that sees the held task.  Rows that another transaction has locked are passed over:
+-- it ends them, or makes them tickets too.
 CREATE OR REPLACE FUNCTION eventkit_release_group() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -22,38 +22,23 @@ DECLARE
     freed record;
     woken boolean;
 BEGIN
-    LOOP
-        UPDATE eventkit_task
-        SET
-            state = 'ready', held = NULL, blocks = true,
-            wake_at = eventkit_wakes_at(NULL, expires_at, date_trunc('milliseconds', clock_timestamp()))
-        WHERE id = (
-            SELECT t.id FROM eventkit_task AS t
-            WHERE t.queue = OLD.queue AND t.group_key = OLD.group_key AND t.held IS NOT NULL
-            ORDER BY t.priority DESC, t.turn, t.id
-            LIMIT 1
-            FOR UPDATE SKIP LOCKED
-        )
-        RETURNING priority, run_at INTO freed;
-        IF FOUND THEN
-            INSERT INTO eventkit_low_water (queue, priority, run_at) VALUES (OLD.queue, freed.priority, freed.run_at);
-            woken := eventkit_wake('task', OLD.queue);
-            RETURN NULL;
-        END IF;
-        PERFORM FROM eventkit_task AS t
-        WHERE
-            t.queue = OLD.queue AND t.group_key = OLD.group_key AND t.held IS NOT NULL
-            AND NOT EXISTS (
-                SELECT FROM eventkit_task AS r
-                WHERE r.queue = OLD.queue AND r.group_key = OLD.group_key AND r.state = 'leased' AND r.blocks
-            )
-        ORDER BY t.id
+    UPDATE eventkit_task
+    SET
+        state = 'ready', held = NULL, blocks = true,
+        wake_at = eventkit_wakes_at(NULL, expires_at, date_trunc('milliseconds', clock_timestamp()))
+    WHERE id = (
+        SELECT t.id FROM eventkit_task AS t
+        WHERE t.queue = OLD.queue AND t.group_key = OLD.group_key AND t.held IS NOT NULL
+        ORDER BY t.priority DESC, t.turn, t.id
         LIMIT 1
-        FOR UPDATE;
-        IF NOT FOUND THEN
-            RETURN NULL;
-        END IF;
-    END LOOP;
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING priority, run_at INTO freed;
+    IF FOUND THEN
+        INSERT INTO eventkit_low_water (queue, priority, run_at) VALUES (OLD.queue, freed.priority, freed.run_at);
+        woken := eventkit_wake('task', OLD.queue);
+    END IF;
+    RETURN NULL;
 END
 $$
 
